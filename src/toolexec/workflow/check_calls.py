@@ -11,18 +11,7 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.arguments import without_nulls
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, pointer
 from toolexec.model.tool import Tool
-from toolexec.workflow.nodes import (
-    Constant,
-    Duration,
-    Entry,
-    Expression,
-    ListLiteral,
-    ObjectLiteral,
-    Position,
-    Spread,
-    ToolRun,
-    Unary,
-)
+from toolexec.workflow import nodes
 from toolexec.workflow.report import Report, shown
 from toolexec.workflow.shapes import ANY, Kind, ObjectShape, SchemaDocument, Shape, kinds_text, of_value
 
@@ -65,7 +54,7 @@ class ToolChecks:
         report: Report,
         index: Index | None,
         allowed: Callable[[str], bool] | None,
-        untested: Callable[[Expression], bool],
+        untested: Callable[[nodes.Expression], bool],
     ) -> None:
         self._report = report
         self._untested = untested
@@ -76,10 +65,10 @@ class ToolChecks:
         self._small_index: list[str] | None = None
 
     def check(
-        self, call: ToolRun, shape_of: Callable[[Expression], Shape], *, is_repeated: bool, is_caught: bool
+        self, call: nodes.ToolRun, shape_of: Callable[[nodes.Expression], Shape], *, is_repeated: bool, is_caught: bool
     ) -> Shape:
         """Check one call, and return the shape of its result. What may fail is not reported where that is caught."""
-        if not isinstance(call.tool, Constant):
+        if not isinstance(call.tool, nodes.Constant):
             self._check_dynamic(call.tool, shape_of(call.tool))
             self._check_is_object(call, shape_of)
             return ANY
@@ -95,7 +84,7 @@ class ToolChecks:
             _Arguments(self._report, entry.tool, document, shape_of, untested).check(call)
         return self._document(entry.tool, "output").shape if entry.tool.output_schema is not None else ANY
 
-    def _check_dynamic(self, tool: Expression, shape: Shape) -> None:
+    def _check_dynamic(self, tool: nodes.Expression, shape: Shape) -> None:
         if shape.may_be("string"):
             self._report.warning(
                 "dynamic-tool",
@@ -106,7 +95,7 @@ class ToolChecks:
         else:
             self._report.error("wrong-type", tool.at, f"the ID of a tool is a string, not {kinds_text(shape.kinds)}")
 
-    def _check_is_object(self, call: ToolRun, shape_of: Callable[[Expression], Shape]) -> bool:
+    def _check_is_object(self, call: nodes.ToolRun, shape_of: Callable[[nodes.Expression], Shape]) -> bool:
         if call.arguments is None:
             return True
         shape = shape_of(call.arguments)
@@ -122,7 +111,7 @@ class ToolChecks:
 
     # -- which tool ---------------------------------------------------------------------------------------------
 
-    def _find(self, node: Constant) -> Registered | None:
+    def _find(self, node: nodes.Constant) -> Registered | None:
         tool_id = node.value
         if not isinstance(tool_id, str):
             self._report.error("wrong-type", node.at, "the ID of a tool is a string", 'write run("namespace:name", {})')
@@ -166,7 +155,7 @@ class ToolChecks:
             self._small_index = [e.tool.id for e in index.tools()] if len(index) <= _MAX_COMPARED else []
         return self._small_index
 
-    def _check_repeated(self, call: ToolRun, tool: Tool) -> None:
+    def _check_repeated(self, call: nodes.ToolRun, tool: Tool) -> None:
         hints = tool.annotations
         if hints.destructive is True and not hints.read_only:
             self._report.error(
@@ -203,28 +192,28 @@ class _Arguments:
         report: Report,
         tool: Tool,
         document: SchemaDocument,
-        shape_of: Callable[[Expression], Shape],
-        untested: Callable[[Expression], bool] | None,
+        shape_of: Callable[[nodes.Expression], Shape],
+        untested: Callable[[nodes.Expression], bool] | None,
     ) -> None:
         self._report = report
         self._untested = untested
-        self._nullable: dict[str, tuple[Expression, Shape]] = {}
+        self._nullable: dict[str, tuple[nodes.Expression, Shape]] = {}
         self._tool = tool
         self._document = document
         self._shape_of = shape_of
-        self._places: dict[str, Position] = {}
+        self._places: dict[str, nodes.Position] = {}
         self._holes: list[str] = []
         self._open: set[str] = set()
         self._reported: set[str] = set()
         self._extra: dict[str, list[str]] = {}
         """The names that are too many, by the path of their object, as hints: `did you mean title?`."""
 
-    def check(self, call: ToolRun) -> None:
+    def check(self, call: nodes.ToolRun) -> None:
         expected = self._document.shape
         if call.arguments is None or self._shape_of(call.arguments).is_only("null"):
             value: JSONValue = {}
             self._places[""] = call.at
-        elif isinstance(call.arguments, ObjectLiteral):
+        elif isinstance(call.arguments, nodes.ObjectLiteral):
             value = self._literal(call.arguments, expected, "", 0)
             self._places[""] = call.at
         else:
@@ -257,31 +246,33 @@ class _Arguments:
 
     # -- the value, where it is known -------------------------------------------------------------------------------
 
-    def _literal(self, node: Expression, expected: Shape, path: str, depth: int) -> JSONValue:
+    def _literal(self, node: nodes.Expression, expected: Shape, path: str, depth: int) -> JSONValue:
         self._places[path] = node.at
-        if isinstance(node, Constant | Duration):
-            self._fits(of_value(node.value if isinstance(node, Constant) else node.seconds), node.at, expected, path)
-            return node.value if isinstance(node, Constant) else node.seconds
-        if isinstance(node, Unary) and node.operator == "-" and isinstance(node.value, Constant):
+        if isinstance(node, nodes.Constant | nodes.Duration):
+            self._fits(
+                of_value(node.value if isinstance(node, nodes.Constant) else node.seconds), node.at, expected, path
+            )
+            return node.value if isinstance(node, nodes.Constant) else node.seconds
+        if isinstance(node, nodes.Unary) and node.operator == "-" and isinstance(node.value, nodes.Constant):
             number = node.value.value
             if isinstance(number, int | float) and not isinstance(number, bool):
                 return -number
-        if isinstance(node, ObjectLiteral) and depth < _MAX_DEPTH:
+        if isinstance(node, nodes.ObjectLiteral) and depth < _MAX_DEPTH:
             return self._object(node, expected, path, depth)
-        if isinstance(node, ListLiteral) and depth < _MAX_DEPTH:
+        if isinstance(node, nodes.ListLiteral) and depth < _MAX_DEPTH:
             return self._list(node, expected, path, depth)
         shape = self._shape_of(node)
         if depth == 1 and shape.is_nullable and path not in self._nullable:
             self._nullable[path] = (node, shape)
         return self._hole(shape, node.at, expected, path)
 
-    def _object(self, node: ObjectLiteral, expected: Shape, path: str, depth: int) -> JSONDict:
+    def _object(self, node: nodes.ObjectLiteral, expected: Shape, path: str, depth: int) -> JSONDict:
         value: JSONDict = {}
-        last_spread = max((i for i, entry in enumerate(node.entries) if isinstance(entry, Spread)), default=-1)
+        last_spread = max((i for i, entry in enumerate(node.entries) if isinstance(entry, nodes.Spread)), default=-1)
         if last_spread >= 0:
             self._open.add(path)
         for position, entry in enumerate(node.entries):
-            if not isinstance(entry, Entry):
+            if not isinstance(entry, nodes.Entry):
                 continue
             inner = f"{path}/{pointer(entry.key)}"
             member = self._member(expected, entry.key, path, entry.at)
@@ -291,16 +282,16 @@ class _Arguments:
                 value[entry.key] = self._literal(entry.value, member, inner, depth + 1)
         return value
 
-    def _list(self, node: ListLiteral, expected: Shape, path: str, depth: int) -> JSONValue:
-        if any(isinstance(item, Spread) for item in node.items):
+    def _list(self, node: nodes.ListLiteral, expected: Shape, path: str, depth: int) -> JSONValue:
+        if any(isinstance(item, nodes.Spread) for item in node.items):
             return self._hole(self._shape_of(node), node.at, expected, path)
         item = expected.item()
         return [
-            self._literal(cast("Expression", each), item, f"{path}/{number}", depth + 1)
+            self._literal(cast("nodes.Expression", each), item, f"{path}/{number}", depth + 1)
             for number, each in enumerate(node.items)
         ]
 
-    def _of_shape(self, shape: Shape, at: Position, expected: Shape) -> JSONValue:
+    def _of_shape(self, shape: Shape, at: nodes.Position, expected: Shape) -> JSONValue:
         """Return what is known of arguments that are not written in the call itself."""
         self._places[""] = at
         if not isinstance(shape, ObjectShape) or shape.is_open:
@@ -311,12 +302,12 @@ class _Arguments:
             value[name] = self._hole(member, at, self._member(expected, name, "", at), path)
         return value
 
-    def _hole(self, shape: Shape, at: Position, expected: Shape, path: str) -> None:
+    def _hole(self, shape: Shape, at: nodes.Position, expected: Shape, path: str) -> None:
         self._places[path] = at
         self._holes.append(path)
         self._fits(shape, at, expected, path)
 
-    def _fits(self, shape: Shape, at: Position, expected: Shape, path: str) -> None:
+    def _fits(self, shape: Shape, at: nodes.Position, expected: Shape, path: str) -> None:
         """Report a value that is certainly of another kind than what is expected."""
         if shape.kinds and shape.kinds.isdisjoint(expected.kinds):
             self._reported.add(path)
@@ -327,7 +318,7 @@ class _Arguments:
                 conversion(shape, expected),
             )
 
-    def _member(self, expected: Shape, name: str, path: str, at: Position) -> Shape:
+    def _member(self, expected: Shape, name: str, path: str, at: nodes.Position) -> Shape:
         """Return what is expected of a member, and report one that is not."""
         if not expected.may_be("object"):
             return ANY
@@ -384,8 +375,8 @@ class _Arguments:
         return f"{shown(steps)} of {tool}"
 
 
-def _key(at: Position, name: str) -> Position:
+def _key(at: nodes.Position, name: str) -> nodes.Position:
     """Return the place of an entry's key, where *at* is that of the whole entry."""
     if at.line != at.end_line:
-        return Position(at.line, at.column, at.line, at.column + len(name))
-    return Position(at.line, at.column, at.line, min(at.column + len(name), at.end_column))
+        return nodes.Position(at.line, at.column, at.line, at.column + len(name))
+    return nodes.Position(at.line, at.column, at.line, min(at.column + len(name), at.end_column))

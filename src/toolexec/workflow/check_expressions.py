@@ -5,29 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from toolexec.errors.hints import did_you_mean
+from toolexec.workflow import nodes
 from toolexec.workflow.check_calls import ToolChecks
 from toolexec.workflow.check_functions import check_function
 from toolexec.workflow.inputs import NotLiteralError, literal_value
-from toolexec.workflow.nodes import (
-    Binary,
-    Call,
-    Conditional,
-    Constant,
-    Duration,
-    Entry,
-    Expression,
-    Index,
-    Interpolation,
-    ListLiteral,
-    Member,
-    Name,
-    ObjectLiteral,
-    Position,
-    Slice,
-    Spread,
-    ToolRun,
-    Unary,
-)
 from toolexec.workflow.report import Report, shown
 from toolexec.workflow.shapes import (
     ANY,
@@ -64,9 +45,9 @@ class _Unknown:
 UNKNOWN: Final = _Unknown()
 
 
-def constant_of(node: Expression) -> object:
+def constant_of(node: nodes.Expression) -> object:
     """Return the value of an expression that has no names in it, else UNKNOWN."""
-    if isinstance(node, Unary) and node.operator == "not" and isinstance(node.value, Constant):
+    if isinstance(node, nodes.Unary) and node.operator == "not" and isinstance(node.value, nodes.Constant):
         return not node.value.value
     try:
         return literal_value(node)
@@ -74,12 +55,16 @@ def constant_of(node: Expression) -> object:
         return UNKNOWN
 
 
-def truth_of(node: Expression) -> bool | None:
+def truth_of(node: nodes.Expression) -> bool | None:
     """Return whether a condition is always true or always false; None where that depends on something."""
     value = constant_of(node)
     if value is not UNKNOWN:
         return bool(value)
-    if isinstance(node, Binary) and isinstance(node.left, Constant) and isinstance(node.right, Constant):
+    if (
+        isinstance(node, nodes.Binary)
+        and isinstance(node.left, nodes.Constant)
+        and isinstance(node.right, nodes.Constant)
+    ):
         left, right = node.left.value, node.right.value
         if node.operator in ("==", "!="):
             same = isinstance(left, bool) is isinstance(right, bool) and left == right
@@ -102,7 +87,7 @@ class Expressions:
         self.catches: int = 0
         """How many blocks of `try` are around this place."""
 
-    def of(self, node: Expression) -> Shape:
+    def of(self, node: nodes.Expression) -> Shape:
         """Return the shape of an expression, which is checked once."""
         known = self._known.get(id(node))
         if known is not None:
@@ -114,43 +99,43 @@ class Expressions:
         self._depth -= 1
         return shape
 
-    def _of(self, node: Expression) -> Shape:
+    def _of(self, node: nodes.Expression) -> Shape:
         match node:
-            case Constant(value=value):
+            case nodes.Constant(value=value):
                 return of_value(value)
-            case Duration():
+            case nodes.Duration():
                 return NUMBER
-            case Interpolation(parts=parts):
+            case nodes.Interpolation(parts=parts):
                 for part in parts:
                     if not isinstance(part, str):
                         self.of(part)
                 return STRING
-            case Name(name=name):
+            case nodes.Name(name=name):
                 return next((block[name] for block in reversed(self.names) if name in block), ANY)
-            case Member():
+            case nodes.Member():
                 return self._member(self.of(node.value), node.name, _end_of(node.at, len(node.name)), safe=node.safe)
-            case Index():
+            case nodes.Index():
                 return self._index(node)
-            case Slice():
+            case nodes.Slice():
                 return self._slice(node)
-            case Unary():
+            case nodes.Unary():
                 return self._unary(node)
-            case Binary():
+            case nodes.Binary():
                 return self._binary(node)
-            case Conditional(condition=condition, then=then, otherwise=otherwise):
+            case nodes.Conditional(condition=condition, then=then, otherwise=otherwise):
                 self.condition(condition)
                 return union([self.of(then), self.of(otherwise)])
-            case ListLiteral():
+            case nodes.ListLiteral():
                 return self._list(node)
-            case ObjectLiteral():
+            case nodes.ObjectLiteral():
                 return self._object(node)
-            case Call():
+            case nodes.Call():
                 shapes = [self.of(argument) for argument in node.arguments]
                 return check_function(self._report, node, shapes)
-            case ToolRun():
+            case nodes.ToolRun():
                 return self._tool_run(node)
 
-    def condition(self, node: Expression, *, may_be_constant: bool = False) -> None:
+    def condition(self, node: nodes.Expression, *, may_be_constant: bool = False) -> None:
         """Check a condition: one that is always the same was hardly meant."""
         self.of(node)
         truth = truth_of(node)
@@ -159,7 +144,7 @@ class Expressions:
                 "constant-condition", node.at, f"this condition is always {'true' if truth else 'false'}"
             )
 
-    def need(self, node: Expression, what: str, *kinds: Kind) -> Shape:
+    def need(self, node: nodes.Expression, what: str, *kinds: Kind) -> Shape:
         """Check that an expression may be of one of these kinds; *what* says what it is."""
         shape = self.of(node)
         if not shape.may_be(*kinds):
@@ -169,7 +154,7 @@ class Expressions:
 
     # -- parts of values ------------------------------------------------------------------------------------------
 
-    def _member(self, shape: Shape, name: str, place: Position, *, safe: bool) -> Shape:
+    def _member(self, shape: Shape, name: str, place: nodes.Position, *, safe: bool) -> Shape:
         if not shape.may_be("object"):
             if shape.is_only("null") and safe:
                 return NULL
@@ -185,7 +170,7 @@ class Expressions:
             report("unknown-field", place, message, hint if names else "the object has no fields")
         return union([found.shape, NULL]) if safe else found.shape
 
-    def _index(self, node: Index) -> Shape:
+    def _index(self, node: nodes.Index) -> Shape:
         shape, at = self.of(node.value), self.of(node.index)
         key = constant_of(node.index)
         if node.safe and shape.is_only("null"):
@@ -207,28 +192,28 @@ class Expressions:
         parts += [ANY] if shape.may_be("object") else []
         return union([*parts, NULL] if node.safe else parts)
 
-    def _slice(self, node: Slice) -> Shape:
+    def _slice(self, node: nodes.Slice) -> Shape:
         shape = self.need(node.value, "what [a:b] takes a part of", "list", "string")
         for bound in (node.start, node.stop):
             if bound is not None:
                 self.need(bound, "a bound of [a:b]", "number", "null")
         return shape if shape.kinds <= {"list", "string"} else of_kinds("list", "string")
 
-    def _list(self, node: ListLiteral) -> Shape:
+    def _list(self, node: nodes.ListLiteral) -> Shape:
         items: list[Shape] = []
         for item in node.items:
-            if isinstance(item, Spread):
+            if isinstance(item, nodes.Spread):
                 spread = self.need(item.value, "what ... in a list takes", "list")
                 items.append(spread.item())
             else:
                 items.append(self.of(item))
         return list_of(union(items))
 
-    def _object(self, node: ObjectLiteral) -> Shape:
+    def _object(self, node: nodes.ObjectLiteral) -> Shape:
         members: dict[str, Shape] = {}
         is_open = False
         for entry in node.entries:
-            if isinstance(entry, Entry):
+            if isinstance(entry, nodes.Entry):
                 members[entry.key] = self.of(entry.value)
                 continue
             spread = self.need(entry.value, "what ... in an object takes", "object")
@@ -241,24 +226,24 @@ class Expressions:
 
     # -- operators --------------------------------------------------------------------------------------------------
 
-    def _unary(self, node: Unary) -> Shape:
+    def _unary(self, node: nodes.Unary) -> Shape:
         if node.operator == "not":
             self.of(node.value)
             return BOOLEAN
         self.need(node.value, "what - changes the sign of", "number")
         return NUMBER
 
-    def _binary(self, node: Binary) -> Shape:
+    def _binary(self, node: nodes.Binary) -> Shape:
         """Check `a + b + c` from its left end, without a call for each link."""
         links = [node]
-        while isinstance(links[-1].left, Binary) and id(links[-1].left) not in self._known:
+        while isinstance(links[-1].left, nodes.Binary) and id(links[-1].left) not in self._known:
             links.append(links[-1].left)
         shape = self.of(links[-1].left)
         for link in reversed(links):
             shape = self._known[id(link)] = self._operator(link, shape, self.of(link.right))
         return shape
 
-    def _operator(self, node: Binary, left: Shape, right: Shape) -> Shape:
+    def _operator(self, node: nodes.Binary, left: Shape, right: Shape) -> Shape:
         match node.operator:
             case "or" | "and":
                 return union([left, right])
@@ -282,7 +267,7 @@ class Expressions:
             case _:
                 return self._both(node, left, right, ("number",))
 
-    def _both(self, node: Binary, left: Shape, right: Shape, kinds: tuple[Kind, ...]) -> Shape:
+    def _both(self, node: nodes.Binary, left: Shape, right: Shape, kinds: tuple[Kind, ...]) -> Shape:
         """Check that both sides may be of the same one of *kinds*, and return the shape of that."""
         fitting: list[Kind] = [kind for kind in kinds if left.may_be(kind) and right.may_be(kind)]
         if fitting:
@@ -302,7 +287,7 @@ class Expressions:
         self._report.error("wrong-type", node.at, f"{node.operator} takes {wanted}, not {sides}", hint)
         return ANY
 
-    def _comparable(self, node: Binary, left: Shape, right: Shape) -> None:
+    def _comparable(self, node: nodes.Binary, left: Shape, right: Shape) -> None:
         kinds = (left.kinds, right.kinds)
         if all(kinds) and left.kinds.isdisjoint(right.kinds) and not any("null" in each for each in kinds):
             answer = "false" if node.operator == "==" else "true"
@@ -313,21 +298,21 @@ class Expressions:
             if _is_impossible(shape, other):
                 self._impossible(node.at, f"this is always {answer}: the value is never", shape, other)
 
-    def _among(self, node: Binary, left: Shape, right: Shape) -> None:
+    def _among(self, node: nodes.Binary, left: Shape, right: Shape) -> None:
         """Check `x in [...]` where *x* has few values, and `"x" in xs` where the items of *xs* have."""
         answer = "false" if node.operator == "in" else "true"
         if right.is_only("list") and _is_impossible(right.item(), node.left):
             self._impossible(node.at, f"this is always {answer}: an item is never", right.item(), node.left)
-        if not isinstance(node.right, ListLiteral):
+        if not isinstance(node.right, nodes.ListLiteral):
             return
-        items = [item for item in node.right.items if not isinstance(item, Spread)]
+        items = [item for item in node.right.items if not isinstance(item, nodes.Spread)]
         wrong = [item for item in items if _is_impossible(left, item)]
         is_all = len(wrong) == len(node.right.items)
         for item in wrong:
             what = f"this is always {answer}: the value is never" if is_all else "the value is never"
             self._impossible(item.at, what, left, item)
 
-    def _impossible(self, at: Position, message: str, shape: Shape, other: Expression) -> None:
+    def _impossible(self, at: nodes.Position, message: str, shape: Shape, other: nodes.Expression) -> None:
         choices, value = shape.choices() or [], str(constant_of(other))
         names = [shown(str(each)) for each in choices[:_MAX_CHOICES]]
         hint = did_you_mean(value, names, otherwise=f"it is one of {', '.join(names)}")
@@ -335,7 +320,7 @@ class Expressions:
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
-    def _tool_run(self, node: ToolRun) -> Shape:
+    def _tool_run(self, node: nodes.ToolRun) -> Shape:
         self.of(node.tool)
         if node.arguments is not None:
             self.of(node.arguments)
@@ -347,14 +332,14 @@ class Expressions:
         return self._tools.check(node, self.of, is_repeated=self.retries > 0, is_caught=self.catches > 0)
 
 
-def _is_impossible(shape: Shape, other: Expression) -> bool:
+def _is_impossible(shape: Shape, other: nodes.Expression) -> bool:
     """Return whether *other* is a string that a value of this shape never is."""
     choices, value = shape.choices(), constant_of(other)
     return choices is not None and isinstance(value, str) and value not in choices
 
 
-def _end_of(at: Position, length: int) -> Position:
-    return Position(at.end_line, max(1, at.end_column - length), at.end_line, at.end_column)
+def _end_of(at: nodes.Position, length: int) -> nodes.Position:
+    return nodes.Position(at.end_line, max(1, at.end_column - length), at.end_line, at.end_column)
 
 
 def _instead(shape: Shape, name: str) -> str:

@@ -4,27 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from toolexec.workflow.nodes import (
-    Binary,
-    Bind,
-    Branch,
-    Call,
-    Collect,
-    Conditional,
-    Expression,
-    For,
-    If,
-    Index,
-    Member,
-    Name,
-    Node,
-    ParallelFor,
-    ToolRun,
-    Unary,
-    While,
-    Workflow,
-    children,
-)
+from toolexec.workflow import nodes
 
 __all__ = ["Nulls"]
 
@@ -36,33 +16,37 @@ class Nulls:
     value counts as untested only where no test could have meant it. *known* are names whose values are not null.
     """
 
-    def __init__(self, workflow: Workflow, known: Iterable[str] = ()) -> None:
+    def __init__(self, workflow: nodes.Workflow, known: Iterable[str] = ()) -> None:
         self._same: dict[str, str] = {}
         tested = set(known)
-        left: list[tuple[Node, bool]] = [(workflow, False)]
+        left: list[tuple[nodes.Node, bool]] = [(workflow, False)]
         while left:
             node, is_test = left.pop()
             match node:
-                case Name(name=name):
+                case nodes.Name(name=name):
                     tested.update([name] if is_test else [])
-                case Bind(name=str(name), value=value) | Branch(name=str(name), value=value):
+                case nodes.Bind(name=str(name), value=value) | nodes.Branch(name=str(name), value=value):
                     self._join(name, *_names(value))
-                case For(names=names, values=value) | Collect(names=names, values=value):
+                case nodes.For(names=names, values=value) | nodes.Collect(names=names, values=value):
                     self._join(*names, *_names(value))
-                case ParallelFor(names=names, values=value):
+                case nodes.ParallelFor(names=names, values=value):
                     self._join(*names, *_names(value))
                 case _:
                     pass
             condition = _condition(node)
-            is_part = (is_test or isinstance(node, Binary | Unary | Call)) and not isinstance(node, ToolRun)
-            left.extend((child, is_part or child is condition) for child in children(node))
+            is_part = (is_test or isinstance(node, nodes.Binary | nodes.Unary | nodes.Call)) and not isinstance(
+                node, nodes.ToolRun
+            )
+            left.extend((child, is_part or child is condition) for child in nodes.children(node))
         self._tested = {self._first(name) for name in tested}
 
-    def untested(self, node: Expression) -> bool:
+    def untested(self, node: nodes.Expression) -> bool:
         """Return whether *node* is a name or a part of one, or a part of a result, and no test could have meant it."""
-        while isinstance(node, Member | Index):
+        while isinstance(node, nodes.Member | nodes.Index):
             node = node.value
-        return isinstance(node, ToolRun) or (isinstance(node, Name) and self._first(node.name) not in self._tested)
+        return isinstance(node, nodes.ToolRun) or (
+            isinstance(node, nodes.Name) and self._first(node.name) not in self._tested
+        )
 
     def _join(self, *names: str) -> None:
         first, *others = map(self._first, names)
@@ -76,22 +60,22 @@ class Nulls:
         return name
 
 
-def _condition(node: Node) -> Expression | None:
+def _condition(node: nodes.Node) -> nodes.Expression | None:
     match node:
-        case If() | While() | Conditional():
+        case nodes.If() | nodes.While() | nodes.Conditional():
             return node.condition
-        case For() | Collect() | ParallelFor():
+        case nodes.For() | nodes.Collect() | nodes.ParallelFor():
             return node.where
         case _:
             return None
 
 
-def _names(node: Node) -> Iterator[str]:
+def _names(node: nodes.Node) -> Iterator[str]:
     """Yield the names that a value is made of, without those that only the calls of tools in it are given."""
     left = [node]
     while left:
         found = left.pop()
-        if isinstance(found, Name):
+        if isinstance(found, nodes.Name):
             yield found.name
-        elif not isinstance(found, ToolRun):
-            left.extend(children(found))
+        elif not isinstance(found, nodes.ToolRun):
+            left.extend(nodes.children(found))

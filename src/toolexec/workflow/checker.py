@@ -15,43 +15,13 @@ from toolexec.discovery.index import Index
 from toolexec.discovery.learned import LearnedIndex, LearnedOutputs
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.schema import Schema
+from toolexec.workflow import nodes
 from toolexec.workflow.check_calls import ToolChecks
 from toolexec.workflow.check_expressions import MAX_DEPTH, UNKNOWN, Expressions, constant_of, truth_of
 from toolexec.workflow.check_nulls import Nulls
 from toolexec.workflow.findings import Finding
 from toolexec.workflow.inputs import type_schema
 from toolexec.workflow.names import OUT, Binding, resolve_names
-from toolexec.workflow.nodes import (
-    Assign,
-    Bind,
-    Block,
-    Break,
-    Collect,
-    Continue,
-    Do,
-    Expression,
-    ExpressionStatement,
-    Fail,
-    For,
-    If,
-    Input,
-    Member,
-    Name,
-    Node,
-    Parallel,
-    ParallelFor,
-    Position,
-    Print,
-    Retry,
-    Return,
-    Statement,
-    Try,
-    Value,
-    While,
-    Workflow,
-    walk,
-)
-from toolexec.workflow.nodes import Index as IndexNode
 from toolexec.workflow.report import Report, in_order, shown
 from toolexec.workflow.shapes import (
     ANY,
@@ -83,11 +53,11 @@ _ERROR: Final = ObjectShape(
     }
 )
 _MAX_ATTEMPTS: Final = 20
-_START: Final = Position(1, 1, 1, 1)
+_START: Final = nodes.Position(1, 1, 1, 1)
 
 
 def check(
-    workflow: Workflow,
+    workflow: nodes.Workflow,
     index: Index | None = None,
     *,
     inputs: Mapping[str, object] | None = None,
@@ -114,7 +84,7 @@ def check(
 class _Checker:
     """Walks through a workflow once. The rules for names are those of `resolve_names`."""
 
-    def __init__(self, workflow: Workflow, index: Index | None, allowed: Callable[[str], bool] | None) -> None:
+    def __init__(self, workflow: nodes.Workflow, index: Index | None, allowed: Callable[[str], bool] | None) -> None:
         self._workflow = workflow
         self._report = Report()
         self._nulls: Nulls | None = None
@@ -135,7 +105,7 @@ class _Checker:
             self._used(binding)
         return in_order([*names.findings, *self._report.findings])
 
-    def _untested(self, node: Expression) -> bool:
+    def _untested(self, node: nodes.Expression) -> bool:
         if self._nulls is None:
             self._nulls = Nulls(self._workflow, self._given_names)
         return self._nulls.untested(node)
@@ -154,7 +124,7 @@ class _Checker:
 
     # -- inputs -------------------------------------------------------------------------------------------------
 
-    def _input(self, given: Input) -> None:
+    def _input(self, given: nodes.Input) -> None:
         schema = Schema.of(type_schema(given.type))
         wanted = SchemaDocument(schema).shape
         self._bind(given.name, wanted)
@@ -167,7 +137,7 @@ class _Checker:
             message = f"the default of {given.name} is {kinds_text(shape.kinds)}, not {kinds_text(wanted.kinds)}"
             self._report.error("wrong-type", given.default.at, message)
 
-    def _conforms(self, schema: Schema, value: object, what: str, at: Position) -> None:
+    def _conforms(self, schema: Schema, value: object, what: str, at: nodes.Position) -> None:
         for violation in schema.violations(value)[:1]:
             where = f", at {shown(violation.path)}" if violation.path else ""
             self._report.error("wrong-type", at, f"{what} is not valid{where}: {violation.message}")
@@ -187,7 +157,7 @@ class _Checker:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def _statements(self, statements: Sequence[Statement]) -> Shape:
+    def _statements(self, statements: Sequence[nodes.Statement]) -> Shape:
         """Check statements one after the other, and return the shape of their value."""
         value, has_ended, is_reported = NULL, False, False
         for statement in statements:
@@ -200,31 +170,31 @@ class _Checker:
             has_ended = has_ended or _ends(statement)
         return value
 
-    def _statement(self, statement: Statement) -> Shape:
+    def _statement(self, statement: nodes.Statement) -> Shape:
         match statement:
-            case Bind(name=name, value=value):
+            case nodes.Bind(name=name, value=value):
                 self._bind(name, self._value(value))
-            case Assign(target=target, value=value):
+            case nodes.Assign(target=target, value=value):
                 self._value(value)
                 self._target(target)
-            case ExpressionStatement(value=value):
+            case nodes.ExpressionStatement(value=value):
                 return self._value(value)
-            case Print(values=values):
+            case nodes.Print(values=values):
                 for each in values:
                     self._values.of(each)
-            case Return(value=value):
+            case nodes.Return(value=value):
                 if value is not None:
                     self._value(value)
-            case Fail(message=message):
+            case nodes.Fail(message=message):
                 self._values.of(message)
-            case Break() | Continue():
+            case nodes.Break() | nodes.Continue():
                 pass
         return NULL
 
-    def _target(self, target: Name | Member | IndexNode) -> None:
-        node: Expression = target
-        while isinstance(node, Member | IndexNode):
-            if isinstance(node, IndexNode):
+    def _target(self, target: nodes.Name | nodes.Member | nodes.Index) -> None:
+        node: nodes.Expression = target
+        while isinstance(node, nodes.Member | nodes.Index):
+            if isinstance(node, nodes.Index):
                 self._values.of(node.index)
             node = node.value
 
@@ -233,27 +203,27 @@ class _Checker:
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def _value(self, value: Value) -> Shape:
+    def _value(self, value: nodes.Value) -> Shape:
         match value:
-            case Do(body=body):
+            case nodes.Do(body=body):
                 return self._block(body)
-            case If():
+            case nodes.If():
                 return self._if(value)
-            case For():
+            case nodes.For():
                 self._loop(value)
                 return NULL
-            case Collect():
+            case nodes.Collect():
                 return list_of(self._loop(value))
-            case ParallelFor():
+            case nodes.ParallelFor():
                 self._limit(value.limit, "the limit of parallel for")
                 return list_of(self._loop(value))
-            case While():
+            case nodes.While():
                 return self._while(value)
-            case Parallel():
+            case nodes.Parallel():
                 return self._parallel(value)
-            case Retry():
+            case nodes.Retry():
                 return self._retry(value)
-            case Try():
+            case nodes.Try():
                 with self._names({} if value.name is None else {value.name: _ERROR}):
                     handler = self._block(value.handler)
                 self._values.catches += 1
@@ -263,7 +233,7 @@ class _Checker:
             case _:
                 return self._values.of(value)
 
-    def _block(self, block: Block) -> Shape:
+    def _block(self, block: nodes.Block) -> Shape:
         if self._depth > MAX_DEPTH:
             return ANY
         self._depth += 1
@@ -272,10 +242,10 @@ class _Checker:
         self._depth -= 1
         return value
 
-    def _if(self, value: If) -> Shape:
+    def _if(self, value: nodes.If) -> Shape:
         shapes: list[Shape] = []
-        branch: If | Block | None = value
-        while isinstance(branch, If):
+        branch: nodes.If | nodes.Block | None = value
+        while isinstance(branch, nodes.If):
             self._values.condition(branch.condition)
             shape = self._block(branch.then)
             if not _block_ends(branch.then):
@@ -286,7 +256,7 @@ class _Checker:
         last = self._block(branch)
         return union(shapes if _block_ends(branch) else [*shapes, last])
 
-    def _loop(self, loop: For | Collect | ParallelFor) -> Shape:
+    def _loop(self, loop: nodes.For | nodes.Collect | nodes.ParallelFor) -> Shape:
         """Check a loop, and return the shape of what a round gives."""
         values = self._values.need(loop.values, "what a loop goes over", "list", "object")
         item = values.item() if values.is_only("list") else ANY
@@ -300,7 +270,7 @@ class _Checker:
                 self._values.condition(loop.where)
             return self._block(loop.body)
 
-    def _while(self, value: While) -> Shape:
+    def _while(self, value: nodes.While) -> Shape:
         leaves = _leaves(value.body)
         if value.limit is None:
             self._report.error(
@@ -321,7 +291,7 @@ class _Checker:
         self._block(value.body)
         return NULL
 
-    def _limit(self, node: Expression | None, what: str) -> None:
+    def _limit(self, node: nodes.Expression | None, what: str) -> None:
         if node is None:
             return
         self._values.need(node, what, "number", "null")
@@ -329,7 +299,7 @@ class _Checker:
         if is_number(value) and (whole(value) or 0) < 1:
             self._report.error("wrong-value", node.at, f"{what} is an integer above 0, not {value}")
 
-    def _parallel(self, value: Parallel) -> Shape:
+    def _parallel(self, value: nodes.Parallel) -> Shape:
         self._limit(value.limit, "the limit of parallel")
         shapes: list[Shape] = []
         for branch in value.branches:
@@ -343,7 +313,7 @@ class _Checker:
             return ObjectShape({branch.name: shape for branch, shape in named if branch.name is not None})
         return list_of(union(shapes))
 
-    def _retry(self, value: Retry) -> Shape:
+    def _retry(self, value: nodes.Retry) -> Shape:
         self._values.need(value.attempts, "the number of attempts", "number")
         attempts = constant_of(value.attempts)
         if isinstance(attempts, int | float) and not 1 <= attempts <= _MAX_ATTEMPTS:
@@ -371,51 +341,51 @@ class _Checker:
 # -- ends of blocks ---------------------------------------------------------------------------------------------
 
 
-def _ends(statement: Statement) -> bool:
+def _ends(statement: nodes.Statement) -> bool:
     """Return whether nothing after the statement is ever reached."""
-    if isinstance(statement, Return | Fail | Break | Continue):
+    if isinstance(statement, nodes.Return | nodes.Fail | nodes.Break | nodes.Continue):
         return True
-    return isinstance(statement, Bind | Assign | ExpressionStatement) and _value_ends(statement.value)
+    return isinstance(statement, nodes.Bind | nodes.Assign | nodes.ExpressionStatement) and _value_ends(statement.value)
 
 
-def _value_ends(value: Value) -> bool:
+def _value_ends(value: nodes.Value) -> bool:
     match value:
-        case Do(body=body) | Retry(body=body):
+        case nodes.Do(body=body) | nodes.Retry(body=body):
             return _block_ends(body)
-        case If():
-            branch: If | Block | None = value
-            while isinstance(branch, If):
+        case nodes.If():
+            branch: nodes.If | nodes.Block | None = value
+            while isinstance(branch, nodes.If):
                 if not _block_ends(branch.then):
                     return False
                 branch = branch.otherwise
             return branch is not None and _block_ends(branch)
-        case Try(body=body, handler=handler):
+        case nodes.Try(body=body, handler=handler):
             return _block_ends(body) and _block_ends(handler)
         case _:
             return False
 
 
-def _block_ends(block: Block) -> bool:
+def _block_ends(block: nodes.Block) -> bool:
     return any(_ends(statement) for statement in block.statements)
 
 
-def _leaves(block: Block) -> bool:
+def _leaves(block: nodes.Block) -> bool:
     """Return whether anything in a loop's body can end the loop."""
-    return any(isinstance(node, Break | Return | Fail) for node in walk(block))
+    return any(isinstance(node, nodes.Break | nodes.Return | nodes.Fail) for node in nodes.walk(block))
 
 
-def _assigned(workflow: Workflow) -> set[str]:
+def _assigned(workflow: nodes.Workflow) -> set[str]:
     """Return the names that are given other values later; nothing is known about these."""
     found: set[str] = set()
-    for node in walk(workflow):
-        if isinstance(node, Assign):
-            root: Node = node.target
-            while isinstance(root, Member | IndexNode):
+    for node in nodes.walk(workflow):
+        if isinstance(node, nodes.Assign):
+            root: nodes.Node = node.target
+            while isinstance(root, nodes.Member | nodes.Index):
                 root = root.value
-            if isinstance(root, Name):
+            if isinstance(root, nodes.Name):
                 found.add(root.name)
     return found
 
 
-def _of_length(at: Position, length: int) -> Position:
-    return Position(at.line, at.column, at.line, at.column + length)
+def _of_length(at: nodes.Position, length: int) -> nodes.Position:
+    return nodes.Position(at.line, at.column, at.line, at.column + length)

@@ -10,63 +10,22 @@ from collections.abc import Generator, Iterable
 from typing import Final, TypeAlias
 
 from toolexec.model.json_value import JSONValue
+from toolexec.workflow import nodes
 from toolexec.workflow.findings import check_error
 from toolexec.workflow.inputs import input_schema
 from toolexec.workflow.names import OUT, Scopes, resolve_names
-from toolexec.workflow.nodes import (
-    Assign,
-    Binary,
-    Bind,
-    Block,
-    Break,
-    Call,
-    Collect,
-    Conditional,
-    Constant,
-    Continue,
-    Do,
-    Duration,
-    Entry,
-    Expression,
-    ExpressionStatement,
-    Fail,
-    For,
-    If,
-    Index,
-    Input,
-    Interpolation,
-    ListLiteral,
-    Member,
-    Name,
-    Node,
-    ObjectLiteral,
-    Parallel,
-    ParallelFor,
-    Print,
-    Retry,
-    Return,
-    Slice,
-    Spread,
-    Statement,
-    ToolRun,
-    Try,
-    Unary,
-    Value,
-    While,
-    Workflow,
-)
 from toolexec.workflow.program import Instruction, Program
 
 __all__ = ["compile_workflow"]
 
-_Steps: TypeAlias = Generator[Expression, None, None]
+_Steps: TypeAlias = Generator[nodes.Expression, None, None]
 _Loop: TypeAlias = tuple[int, list[int], list[int]]
 """How many blocks are open when its body begins, and the jumps of its `break` and `continue` that need a target."""
 
 _JUMPS: Final = {"and": "and", "or": "or", "??": "coalesce"}
 
 
-def compile_workflow(workflow: Workflow) -> Program:
+def compile_workflow(workflow: nodes.Workflow) -> Program:
     """Return the program of a workflow; raises WorkflowCheckError for names and words that make no sense where they
     are."""
     findings = resolve_names(workflow).findings
@@ -82,7 +41,7 @@ class _Compiler:
         self._loops: list[_Loop] = []
         self._open = 0  # blocks that the machine keeps: loops, try, retry
 
-    def compile(self, workflow: Workflow) -> tuple[Instruction, ...]:
+    def compile(self, workflow: nodes.Workflow) -> tuple[Instruction, ...]:
         for given in workflow.inputs:
             self._input(given)
         self._statements(workflow.statements, workflow, want=True)
@@ -91,7 +50,7 @@ class _Compiler:
 
     # -- code ---------------------------------------------------------------------------------------------------
 
-    def _emit(self, op: str, arg: JSONValue, node: Node) -> int:
+    def _emit(self, op: str, arg: JSONValue, node: nodes.Node) -> int:
         self._code.append([op, arg, node.at.line, node.at.column])
         return len(self._code) - 1
 
@@ -106,7 +65,7 @@ class _Compiler:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def _input(self, given: Input) -> None:
+    def _input(self, given: nodes.Input) -> None:
         jump = self._emit("input", [0, given.name], given)
         if given.default is not None:
             self._expression(given.default)
@@ -114,13 +73,13 @@ class _Compiler:
         self._land(jump)
         self._scopes.bind(given.name, given.at, "input")
 
-    def _statements(self, statements: Iterable[Statement], node: Node, *, want: bool) -> None:
+    def _statements(self, statements: Iterable[nodes.Statement], node: nodes.Node, *, want: bool) -> None:
         """Compile statements; with *want* they leave the value of the last one on the stack."""
         rest = [*statements]
         last = rest.pop() if want and rest else None
         for statement in rest:
             self._statement(statement)
-        if isinstance(last, ExpressionStatement):
+        if isinstance(last, nodes.ExpressionStatement):
             self._value(last.value)
             return
         if last is not None:
@@ -128,44 +87,44 @@ class _Compiler:
         if want:
             self._emit("const", None, node)
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: nodes.Statement) -> None:
         match statement:
-            case Bind(name=name, value=value):
+            case nodes.Bind(name=name, value=value):
                 self._value(value)
                 if name == OUT:
                     self._emit("bind", OUT, statement)
                 else:
                     self._emit("bind", name, statement)
                     self._scopes.bind(name, statement.at)
-            case Assign():
+            case nodes.Assign():
                 self._assign(statement)
-            case ExpressionStatement(value=value):
+            case nodes.ExpressionStatement(value=value):
                 self._value(value, want=False)
-            case Print(values=values):
+            case nodes.Print(values=values):
                 for value in values:
                     self._expression(value)
                 self._emit("print", len(values), statement)
-            case Return(value=value):
+            case nodes.Return(value=value):
                 if value is None:
                     self._emit("const", None, statement)
                 else:
                     self._value(value)
                 self._emit("return", None, statement)
-            case Fail(message=message):
+            case nodes.Fail(message=message):
                 self._expression(message)
                 self._emit("fail", None, statement)
-            case Break() | Continue():
+            case nodes.Break() | nodes.Continue():
                 self._leave(statement)
 
-    def _assign(self, statement: Assign) -> None:
-        path: list[Member | Index] = []
-        root: Expression = statement.target
-        while isinstance(root, Member | Index):
+    def _assign(self, statement: nodes.Assign) -> None:
+        path: list[nodes.Member | nodes.Index] = []
+        root: nodes.Expression = statement.target
+        while isinstance(root, nodes.Member | nodes.Index):
             path.append(root)
             root = root.value
-        assert isinstance(root, Name)
+        assert isinstance(root, nodes.Name)
         for step in reversed(path):
-            if isinstance(step, Index):
+            if isinstance(step, nodes.Index):
                 self._expression(step.index)
             else:
                 self._emit("const", step.name, step)
@@ -175,51 +134,51 @@ class _Compiler:
         else:
             self._emit("bind", root.name, statement)
 
-    def _leave(self, statement: Break | Continue) -> None:
+    def _leave(self, statement: nodes.Break | nodes.Continue) -> None:
         if not self._loops:  # the round of a parallel for
             self._emit("skip", None, statement)
             return
         blocks, breaks, continues = self._loops[-1]
-        jump = self._emit("leave" if isinstance(statement, Break) else "again", [0, blocks], statement)
-        (breaks if isinstance(statement, Break) else continues).append(jump)
+        jump = self._emit("leave" if isinstance(statement, nodes.Break) else "again", [0, blocks], statement)
+        (breaks if isinstance(statement, nodes.Break) else continues).append(jump)
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def _value(self, value: Value, *, want: bool = True) -> None:
+    def _value(self, value: nodes.Value, *, want: bool = True) -> None:
         match value:
-            case Do(body=body):
+            case nodes.Do(body=body):
                 self._block(body, want=want)
                 return
-            case If():
+            case nodes.If():
                 self._if(value, want)
                 return
-            case Try():
+            case nodes.Try():
                 self._try(value, want)
                 return
-            case Retry():
+            case nodes.Retry():
                 self._retry(value, want)
                 return
-            case For() | Collect():
+            case nodes.For() | nodes.Collect():
                 self._for(value)
-            case While():
+            case nodes.While():
                 self._while(value)
-            case Parallel():
+            case nodes.Parallel():
                 self._parallel(value)
-            case ParallelFor():
+            case nodes.ParallelFor():
                 self._parallel_for(value)
             case _:
                 self._expression(value)
         if not want:
             self._emit("pop", None, value)
 
-    def _block(self, block: Block, *, want: bool) -> None:
+    def _block(self, block: nodes.Block, *, want: bool) -> None:
         with self._scopes.block():
             self._statements(block.statements, block, want=want)
 
-    def _if(self, value: If, want: bool) -> None:
+    def _if(self, value: nodes.If, want: bool) -> None:
         ends: list[int] = []
-        branch: If | Block | None = value
-        while isinstance(branch, If):
+        branch: nodes.If | nodes.Block | None = value
+        while isinstance(branch, nodes.If):
             self._expression(branch.condition)
             skip = self._emit("jump_if_false", 0, branch)
             self._block(branch.then, want=want)
@@ -233,7 +192,7 @@ class _Compiler:
             self._emit("const", None, value)
         self._land(*ends)
 
-    def _try(self, value: Try, want: bool) -> None:
+    def _try(self, value: nodes.Try, want: bool) -> None:
         begin = self._emit("try", 0, value)
         self._open += 1
         self._block(value.body, want=want)
@@ -250,7 +209,7 @@ class _Compiler:
             self._block(value.handler, want=want)
         self._land(end)
 
-    def _retry(self, value: Retry, want: bool) -> None:
+    def _retry(self, value: nodes.Retry, want: bool) -> None:
         self._expression(value.attempts)
         for option, usual in ((value.delay, 0.1), (value.backoff, 2)):
             if option is None:
@@ -263,8 +222,8 @@ class _Compiler:
         self._open -= 1
         self._emit("end_block", None, value)
 
-    def _for(self, value: For | Collect) -> None:
-        collects = isinstance(value, Collect)
+    def _for(self, value: nodes.For | nodes.Collect) -> None:
+        collects = isinstance(value, nodes.Collect)
         self._loop_values(value.values)
         self._emit("for", collects, value)
         start = len(self._code)
@@ -277,7 +236,7 @@ class _Compiler:
             self._body(value.body, value, start, want=collects)
         self._land(end)
 
-    def _body(self, body: Block, node: Node, start: int, *, want: bool) -> None:
+    def _body(self, body: nodes.Block, node: nodes.Node, start: int, *, want: bool) -> None:
         """Compile the body of a loop, and go back to its start."""
         self._open += 1
         loop: _Loop = (self._open, [], [])
@@ -292,11 +251,11 @@ class _Compiler:
         for jump in loop[2]:
             self._code[jump][1][0] = start
 
-    def _bind_all(self, loop: For | Collect | ParallelFor) -> None:
+    def _bind_all(self, loop: nodes.For | nodes.Collect | nodes.ParallelFor) -> None:
         for name in loop.names:
             self._scopes.bind(name, loop.at, "loop")
 
-    def _while(self, value: While) -> None:
+    def _while(self, value: nodes.While) -> None:
         if value.limit is None:
             self._emit("const", None, value)
         else:
@@ -308,9 +267,9 @@ class _Compiler:
         self._body(value.body, value, start, want=False)
         self._land(end)
 
-    def _loop_values(self, values: Expression) -> None:
+    def _loop_values(self, values: nodes.Expression) -> None:
         """Compile what a loop goes over; a call of `range` without a list of all its numbers."""
-        if isinstance(values, Call) and values.function == "range" and 1 <= len(values.arguments) <= 3:
+        if isinstance(values, nodes.Call) and values.function == "range" and 1 <= len(values.arguments) <= 3:
             for argument in values.arguments:
                 self._expression(argument)
             self._emit("range", len(values.arguments), values)
@@ -319,7 +278,7 @@ class _Compiler:
 
     # -- parallel -----------------------------------------------------------------------------------------------
 
-    def _parallel(self, value: Parallel) -> None:
+    def _parallel(self, value: nodes.Parallel) -> None:
         self._limit(value.limit, value)
         names = [branch.name for branch in value.branches]
         starts: list[int] = []
@@ -340,13 +299,13 @@ class _Compiler:
                 self._emit("bind", branch.name, branch)
                 self._scopes.bind(branch.name, branch.at, "branch")
 
-    def _limit(self, limit: Expression | None, node: Node) -> None:
+    def _limit(self, limit: nodes.Expression | None, node: nodes.Node) -> None:
         if limit is None:
             self._emit("const", None, node)
         else:
             self._expression(limit)
 
-    def _parallel_for(self, value: ParallelFor) -> None:
+    def _parallel_for(self, value: nodes.ParallelFor) -> None:
         self._loop_values(value.values)
         if value.where is not None:
             self._chosen(value, value.where)
@@ -362,7 +321,7 @@ class _Compiler:
         self._loops, self._open = loops, blocks
         self._land(fork)
 
-    def _chosen(self, value: ParallelFor, where: Expression) -> None:
+    def _chosen(self, value: nodes.ParallelFor, where: nodes.Expression) -> None:
         """Compile the choice of the values that `where` is true of; with two names as pairs."""
         self._emit("for", True, value)
         start = len(self._code)
@@ -381,7 +340,7 @@ class _Compiler:
 
     # -- expressions --------------------------------------------------------------------------------------------
 
-    def _expression(self, node: Expression) -> None:
+    def _expression(self, node: nodes.Expression) -> None:
         """Compile an expression, and all in it, without recursion."""
         work = [self._steps(node)]
         while work:
@@ -391,28 +350,28 @@ class _Compiler:
             else:
                 work.append(self._steps(part))
 
-    def _steps(self, node: Expression) -> _Steps:
+    def _steps(self, node: nodes.Expression) -> _Steps:
         """Compile one expression; yields those that are to be compiled at that point."""
         match node:
-            case Constant(value=value):
+            case nodes.Constant(value=value):
                 self._emit("const", value, node)
-            case Duration(seconds=seconds):
+            case nodes.Duration(seconds=seconds):
                 self._emit("const", seconds, node)
-            case Name(name=name):
+            case nodes.Name(name=name):
                 self._name(name, node)
-            case Member(value=value, name=name, safe=safe):
+            case nodes.Member(value=value, name=name, safe=safe):
                 yield value
                 self._emit("member", [name, safe], node)
-            case Index(value=value, index=index, safe=safe):
+            case nodes.Index(value=value, index=index, safe=safe):
                 yield value
                 yield index
                 self._emit("index", safe, node)
-            case Unary(operator=operator, value=value):
+            case nodes.Unary(operator=operator, value=value):
                 yield value
                 self._emit("not" if operator == "not" else "negative", None, node)
-            case Binary():
+            case nodes.Binary():
                 yield from self._binary(node)
-            case Conditional(condition=condition, then=then, otherwise=otherwise):
+            case nodes.Conditional(condition=condition, then=then, otherwise=otherwise):
                 yield condition
                 skip = self._emit("jump_if_false", 0, node)
                 yield then
@@ -423,9 +382,12 @@ class _Compiler:
             case _:
                 yield from self._made(node)
 
-    def _made(self, node: Slice | Interpolation | ListLiteral | ObjectLiteral | Call | ToolRun) -> _Steps:
+    def _made(
+        self,
+        node: nodes.Slice | nodes.Interpolation | nodes.ListLiteral | nodes.ObjectLiteral | nodes.Call | nodes.ToolRun,
+    ) -> _Steps:
         match node:
-            case Slice(value=value, start=start, stop=stop):
+            case nodes.Slice(value=value, start=start, stop=stop):
                 yield value
                 for bound in (start, stop):
                     if bound is None:
@@ -433,19 +395,19 @@ class _Compiler:
                     else:
                         yield bound
                 self._emit("slice", None, node)
-            case Interpolation(parts=parts):
+            case nodes.Interpolation(parts=parts):
                 yield from (part for part in parts if not isinstance(part, str))
                 self._emit("text", [part if isinstance(part, str) else None for part in parts], node)
-            case ListLiteral(items=items):
-                yield from (item.value if isinstance(item, Spread) else item for item in items)
-                self._emit("list", [isinstance(item, Spread) for item in items], node)
-            case ObjectLiteral(entries=entries):
+            case nodes.ListLiteral(items=items):
+                yield from (item.value if isinstance(item, nodes.Spread) else item for item in items)
+                self._emit("list", [isinstance(item, nodes.Spread) for item in items], node)
+            case nodes.ObjectLiteral(entries=entries):
                 yield from (entry.value for entry in entries)
-                self._emit("object", [entry.key if isinstance(entry, Entry) else None for entry in entries], node)
-            case Call(function=function, arguments=arguments):
+                self._emit("object", [entry.key if isinstance(entry, nodes.Entry) else None for entry in entries], node)
+            case nodes.Call(function=function, arguments=arguments):
                 yield from arguments
                 self._emit("call", [function, len(arguments)], node)
-            case ToolRun(tool=tool, arguments=arguments, timeout=timeout):
+            case nodes.ToolRun(tool=tool, arguments=arguments, timeout=timeout):
                 yield tool
                 for option in (arguments, timeout):
                     if option is None:
@@ -454,7 +416,7 @@ class _Compiler:
                         yield option
                 self._emit("tool", None, node)
 
-    def _name(self, name: str, node: Name) -> None:
+    def _name(self, name: str, node: nodes.Name) -> None:
         if name == OUT:
             self._emit("load_out", self._scopes.level, node)
             return
@@ -462,7 +424,7 @@ class _Compiler:
         assert binding is not None, name
         self._emit("load", [name, self._scopes.level - binding.level], node)
 
-    def _binary(self, node: Binary) -> _Steps:
+    def _binary(self, node: nodes.Binary) -> _Steps:
         yield node.left
         if node.operator in _JUMPS:
             jump = self._emit(_JUMPS[node.operator], 0, node)

@@ -6,48 +6,7 @@ import bisect
 from collections.abc import Generator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from toolexec.workflow.nodes import (
-    Assign,
-    Binary,
-    Bind,
-    Block,
-    BlockExpression,
-    Branch,
-    Break,
-    Call,
-    Collect,
-    Conditional,
-    Constant,
-    Continue,
-    Do,
-    Entry,
-    Expression,
-    ExpressionStatement,
-    Fail,
-    For,
-    If,
-    Index,
-    Input,
-    Interpolation,
-    ListLiteral,
-    Member,
-    Node,
-    ObjectLiteral,
-    Parallel,
-    ParallelFor,
-    Position,
-    Print,
-    Retry,
-    Return,
-    Slice,
-    Spread,
-    ToolRun,
-    Try,
-    Unary,
-    Value,
-    While,
-    Workflow,
-)
+from toolexec.workflow import nodes
 from toolexec.workflow.one_line import (
     INSERT,
     POSTFIX,
@@ -80,7 +39,7 @@ def format_workflow(source: str) -> str:
     return format_tree(parse(source))
 
 
-def format_tree(workflow: Workflow) -> str:
+def format_tree(workflow: nodes.Workflow) -> str:
     """Return the source of a tree; one that was not parsed may lack positions."""
     return _Printer(workflow).text()
 
@@ -104,7 +63,7 @@ def _finish(steps: Generator[_Steps, None, _T]) -> _T:
 
 
 class _Printer:
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: nodes.Workflow) -> None:
         self._workflow = workflow
         self._comments = workflow.comments
         self._starts = [(at.line, at.column) for at, _ in workflow.comments]
@@ -171,7 +130,7 @@ class _Printer:
                 self._put(f"  {text}")
                 self._next += 1
 
-    def _has_comment(self, at: Position) -> bool:
+    def _has_comment(self, at: nodes.Position) -> bool:
         """Return whether a comment stands inside of a node."""
         index = bisect.bisect_left(self._starts, (at.line, at.column))
         return index < len(self._starts) and self._starts[index] < (at.end_line, at.end_column)
@@ -179,7 +138,7 @@ class _Printer:
     # -- what stands on lines of its own ------------------------------------------------------------------------
 
     def _items(
-        self, items: Sequence[Node], around: Position | None, *, fresh: bool = False, comma: str = ""
+        self, items: Sequence[nodes.Node], around: nodes.Position | None, *, fresh: bool = False, comma: str = ""
     ) -> Generator[_Steps, None, int]:
         """Write nodes one to a line, and the comments between them; return the line of the last."""
         end = (around.end_line, around.end_column - 1) if around is not None else (1 << 60, 0)
@@ -207,7 +166,7 @@ class _Printer:
             self._own_comments(end, last_line)
         return last_line
 
-    def _moved_comments(self, at: Position, begin: int) -> None:
+    def _moved_comments(self, at: nodes.Position, begin: int) -> None:
         """Write the comments inside of a node that found no place there above it."""
         moved: list[str] = []
         while self._next < len(self._comments) and self._starts[self._next] < (at.end_line, at.end_column):
@@ -215,48 +174,48 @@ class _Printer:
             self._next += 1
         self._lines[begin:begin] = moved
 
-    def _item(self, node: Node) -> _Steps:
+    def _item(self, node: nodes.Node) -> _Steps:
         match node:
-            case Bind(name, value):
+            case nodes.Bind(name, value):
                 self._put(f"{name} := ")
                 yield self._value(value)
-            case Assign(target, value):
+            case nodes.Assign(target, value):
                 yield self._emit(target)
                 self._put(" = ")
                 yield self._value(value)
-            case ExpressionStatement(value):
+            case nodes.ExpressionStatement(value):
                 yield self._value(value)
-            case Print(values):
+            case nodes.Print(values):
                 yield self._call("print", values, node.at)
-            case Return(value):
+            case nodes.Return(value):
                 self._put("return")
                 if value is not None:
                     self._put(" ")
                     yield self._value(value)
-            case Fail(message):
+            case nodes.Fail(message):
                 yield self._head("fail", message)
-            case Break():
+            case nodes.Break():
                 self._put("break")
-            case Continue():
+            case nodes.Continue():
                 self._put("continue")
-            case Branch(name, value, binds):
+            case nodes.Branch(name, value, binds):
                 if name is not None:
                     self._put(f"{name} := " if binds else f"{name}: ")
                 yield self._value(value)
-            case Input():
+            case nodes.Input():
                 yield self._input(node)
-            case Entry():
+            case nodes.Entry():
                 head, is_all = head_of_entry(node)
                 self._put(head)
                 if not is_all:
                     yield self._emit(node.value)
-            case Spread(value):
+            case nodes.Spread(value):
                 self._put("...")
                 yield self._emit(value)
             case _:
                 yield self._emit(node)  # pyright: ignore[reportArgumentType]
 
-    def _input(self, node: Input) -> _Steps:
+    def _input(self, node: nodes.Input) -> _Steps:
         self._put(f"input {node.name}: {type_text(node.type)}")
         if node.default is not None:
             self._put(" = ")
@@ -266,41 +225,41 @@ class _Printer:
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
-    def _value(self, node: Value) -> _Steps:
+    def _value(self, node: nodes.Value) -> _Steps:
         """Write a value: an expression, or a block expression."""
         match node:
-            case Do(body):
+            case nodes.Do(body):
                 self._put("do")
                 yield self._block(body, short=True)
-            case If():
+            case nodes.If():
                 yield self._if(node)
-            case For(names, values, body, where):
+            case nodes.For(names, values, body, where):
                 yield self._head(f"for {', '.join(names)} in", values)
                 yield self._head("where", where)
                 yield self._block(body)
-            case Collect(names, values, body, where):
+            case nodes.Collect(names, values, body, where):
                 yield self._head(f"collect {', '.join(names)} in", values)
                 yield self._head("where", where)
                 yield self._block(body, short=True)
-            case While(condition, body, limit):
+            case nodes.While(condition, body, limit):
                 yield self._head("while", condition)
                 yield self._head("limit", limit)
                 yield self._block(body)
-            case Parallel(branches, limit):
+            case nodes.Parallel(branches, limit):
                 self._put("parallel")
                 yield self._head("limit", limit)
                 yield self._braces(branches, node.at)
-            case ParallelFor(names, values, body, where, limit):
+            case nodes.ParallelFor(names, values, body, where, limit):
                 yield self._head(f"parallel for {', '.join(names)} in", values)
                 yield self._head("where", where)
                 yield self._head("limit", limit)
                 yield self._block(body, short=True)
-            case Retry(attempts, body, delay, backoff):
+            case nodes.Retry(attempts, body, delay, backoff):
                 yield self._head("retry", attempts)
                 yield self._head("delay", delay)
                 yield self._head("backoff", backoff)
                 yield self._block(body)
-            case Try(body, name, handler):
+            case nodes.Try(body, name, handler):
                 self._put("try")
                 yield self._block(body)
                 self._put(" catch" if name is None else f" catch {name}")
@@ -308,17 +267,17 @@ class _Printer:
             case _:
                 yield self._emit(node)
 
-    def _head(self, word: str, value: Expression | None) -> _Steps:
+    def _head(self, word: str, value: nodes.Expression | None) -> _Steps:
         """Write a word and its value, after a space if anything is before."""
         if value is not None:
             self._put(f" {word} " if self._line and not self._line[-1].endswith(" ") else f"{word} ")
             yield self._emit(value)
 
-    def _if(self, node: If) -> _Steps:
+    def _if(self, node: nodes.If) -> _Steps:
         yield self._head("if", node.condition)
         yield self._block(node.then)
         otherwise = node.otherwise
-        while isinstance(otherwise, If):
+        while isinstance(otherwise, nodes.If):
             self._put(" else if ")
             yield self._emit(otherwise.condition)
             yield self._block(otherwise.then)
@@ -327,19 +286,19 @@ class _Printer:
             self._put(" else")
             yield self._block(otherwise)
 
-    def _block(self, block: Block, *, short: bool = False) -> _Steps:
+    def _block(self, block: nodes.Block, *, short: bool = False) -> _Steps:
         """Write a block; a *short* one may stand on the line if it has one expression."""
         if short and len(block.statements) == 1 and not self._has_comment(block.at):
             only = block.statements[0]
             text = None
-            if isinstance(only, ExpressionStatement) and not isinstance(only.value, BlockExpression):
+            if isinstance(only, nodes.ExpressionStatement) and not isinstance(only.value, nodes.BlockExpression):
                 text = self._one_line.short(only.value)
             if text is not None and self._column + len(text) + 5 <= WIDTH:
                 self._put(f" {{ {text} }}")
                 return
         yield self._braces(block.statements, block.at)
 
-    def _braces(self, items: Sequence[Node], at: Position) -> _Steps:
+    def _braces(self, items: Sequence[nodes.Node], at: nodes.Position) -> _Steps:
         if not items and not self._has_comment(at):
             self._put(" {}")
             return
@@ -347,7 +306,7 @@ class _Printer:
         yield self._broken(items, at)
         self._put("}")
 
-    def _broken(self, items: Sequence[Node], at: Position, comma: str = "") -> _Steps:
+    def _broken(self, items: Sequence[nodes.Node], at: nodes.Position, comma: str = "") -> _Steps:
         """Write nodes on lines of their own, one step further in, up to the closing bracket."""
         first = items[0].at if items else at
         begin = (first.line, first.column) if items else (at.end_line, at.end_column - 1)
@@ -360,12 +319,12 @@ class _Printer:
         self._indent -= _INDENT
         self._end()
 
-    def _opening_line(self, at: Position, comment_line: int) -> int:
+    def _opening_line(self, at: nodes.Position, comment_line: int) -> int:
         return comment_line if comment_line == at.line else 0
 
     # -- expressions --------------------------------------------------------------------------------------------
 
-    def _emit(self, node: Expression, level: int = 0) -> _Steps:
+    def _emit(self, node: nodes.Expression, level: int = 0) -> _Steps:
         """Write an expression, broken over lines only if it must be; in parentheses if it binds less than *level*."""
         text = self._one_line.short(node)
         wrapped = level_of(node) < level
@@ -378,15 +337,15 @@ class _Printer:
         if wrapped:
             self._put(")")
 
-    def _fits(self, node: Expression, text: str, wrapped: bool) -> bool:
+    def _fits(self, node: nodes.Expression, text: str, wrapped: bool) -> bool:
         room = WIDTH - _RESERVE - (self._column if self._line else self._indent) - 2 * wrapped
         return len(text) <= room and not self._has_comment(node.at)
 
-    def _emit_links(self, node: Binary) -> _Steps:
+    def _emit_links(self, node: nodes.Binary) -> _Steps:
         """Write `a + b + c` from its left end, without a call for each link."""
         links = [node]
         left = node.left
-        while isinstance(left, Binary) and level_of(left) >= _left_level(links[-1]):
+        while isinstance(left, nodes.Binary) and level_of(left) >= _left_level(links[-1]):
             text = self._one_line.short(left)
             if text is not None and self._fits(left, text, False):
                 break
@@ -397,43 +356,43 @@ class _Printer:
             self._put(f" {link.operator} ")
             yield self._emit(link.right, LEVELS[link.operator] + 1)
 
-    def _emit_broken(self, node: Expression, text: str | None) -> _Steps:
+    def _emit_broken(self, node: nodes.Expression, text: str | None) -> _Steps:
         match node:
-            case ListLiteral(items) if items or self._has_comment(node.at):
+            case nodes.ListLiteral(items) if items or self._has_comment(node.at):
                 self._put("[")
                 yield self._broken(items, node.at, ",")
                 self._put("]")
-            case ObjectLiteral(entries) if entries or self._has_comment(node.at):
+            case nodes.ObjectLiteral(entries) if entries or self._has_comment(node.at):
                 self._put("{")
                 yield self._broken(entries, node.at, ",")
                 self._put("}")
-            case Call(function, arguments):
+            case nodes.Call(function, arguments):
                 yield self._call(function, arguments, node.at)
-            case ToolRun(tool, arguments, timeout):
+            case nodes.ToolRun(tool, arguments, timeout):
                 yield self._call("run", (tool,) if arguments is None else (tool, arguments), node.at)
                 if timeout is not None:
                     self._put(" timeout ")
                     yield self._emit(timeout, POSTFIX)
-            case Binary():
+            case nodes.Binary():
                 yield self._emit_links(node)
-            case Conditional(condition, then, otherwise):
+            case nodes.Conditional(condition, then, otherwise):
                 yield self._emit(condition, 1)
                 self._put(" ? ")
                 yield self._emit(then)
                 self._put(" : ")
                 yield self._emit(otherwise)
-            case Unary(operator, value):
+            case nodes.Unary(operator, value):
                 self._put("not " if operator == "not" else "-")
                 yield self._emit(value, level_of_operand(node))
-            case Member(value, name, safe):
+            case nodes.Member(value, name, safe):
                 yield self._emit(value, POSTFIX)
                 self._put(f"?.{name}" if safe else f".{name}")
-            case Index(value, index, safe):
+            case nodes.Index(value, index, safe):
                 yield self._emit(value, POSTFIX)
                 self._put("?[" if safe else "[")
                 yield self._emit(index)
                 self._put("]")
-            case Slice(value, start, stop):
+            case nodes.Slice(value, start, stop):
                 yield self._emit(value, POSTFIX)
                 self._put("[")
                 if start is not None:
@@ -442,14 +401,14 @@ class _Printer:
                 if stop is not None:
                     yield self._emit(stop, 1)
                 self._put("]")
-            case Constant(value) if isinstance(value, str):
+            case nodes.Constant(value) if isinstance(value, str):
                 self._string([value], [])
-            case Interpolation(parts):
+            case nodes.Interpolation(parts):
                 self._string(*pieces_of(parts))
             case _:
                 self._put(self._one_line.whole(node))
 
-    def _call(self, function: str, arguments: Sequence[Expression], at: Position) -> _Steps:
+    def _call(self, function: str, arguments: Sequence[nodes.Expression], at: nodes.Position) -> _Steps:
         """Write a call; an object or a list as its last argument begins on the same line."""
         flat = [self._one_line.short(argument) for argument in arguments]
         width = sum(len(text) + 2 for text in flat if text is not None) + len(function) + 3
@@ -458,7 +417,9 @@ class _Printer:
             self._put(f"{function}({', '.join(text for text in flat if text is not None)})")
             return
         *first, last = arguments or (None,)
-        if isinstance(last, ObjectLiteral | ListLiteral) and self._hugs(function, flat[:-1], first, last, at):
+        if isinstance(last, nodes.ObjectLiteral | nodes.ListLiteral) and self._hugs(
+            function, flat[:-1], first, last, at
+        ):
             self._put("".join([f"{function}(", *(f"{text}, " for text in flat[:-1])]))
             yield self._emit(last)
             self._put(")")
@@ -468,18 +429,23 @@ class _Printer:
         self._put(")")
 
     def _hugs(
-        self, function: str, flat: list[str | None], first: Sequence[Node | None], last: Node, at: Position
+        self,
+        function: str,
+        flat: list[str | None],
+        first: Sequence[nodes.Node | None],
+        last: nodes.Node,
+        at: nodes.Position,
     ) -> bool:
         """Return whether the last argument may begin on the line of the call."""
         if None in flat or sum(len(text or "") + 2 for text in flat) + len(function) + self._column > WIDTH - 5:
             return False
-        before = Position(at.line, at.column, last.at.line, last.at.column)
-        after = Position(last.at.end_line, last.at.end_column, at.end_line, at.end_column)
+        before = nodes.Position(at.line, at.column, last.at.line, last.at.column)
+        after = nodes.Position(last.at.end_line, last.at.end_column, at.end_line, at.end_column)
         return not self._has_comment(before) and not self._has_comment(after)
 
     # -- strings ------------------------------------------------------------------------------------------------
 
-    def _string(self, strings: list[str], inserts: list[Expression]) -> None:
+    def _string(self, strings: list[str], inserts: list[nodes.Expression]) -> None:
         """Write a string over several lines if it has some and that is exact, else on one line."""
         shown = [self._one_line.whole(insert) for insert in inserts]
         indent = " " * (self._indent + _INDENT)
@@ -506,7 +472,7 @@ class _Printer:
         self._put(f'"{pieces[0]}' + "".join(f"${{{a}}}{b}" for a, b in zip(shown, pieces[1:], strict=True)) + '"')
 
 
-def _left_level(node: Binary) -> int:
+def _left_level(node: nodes.Binary) -> int:
     """Return how tightly the left side must bind to stand there without parentheses."""
     own = LEVELS[node.operator]
     return own + (own == COMPARISONS)

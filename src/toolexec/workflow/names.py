@@ -11,39 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from toolexec.errors.hints import did_you_mean
+from toolexec.workflow import nodes
 from toolexec.workflow.findings import Finding
 from toolexec.workflow.functions import FUNCTIONS
-from toolexec.workflow.nodes import (
-    Assign,
-    Bind,
-    Block,
-    Branch,
-    Break,
-    Collect,
-    Continue,
-    Do,
-    Expression,
-    ExpressionStatement,
-    Fail,
-    For,
-    If,
-    Index,
-    Member,
-    Name,
-    Node,
-    Parallel,
-    ParallelFor,
-    Position,
-    Print,
-    Retry,
-    Return,
-    Statement,
-    Try,
-    Value,
-    While,
-    Workflow,
-    walk,
-)
 
 __all__ = ["MAX_BLOCKS", "OUT", "Binding", "Names", "Scopes", "resolve_names"]
 
@@ -64,7 +34,7 @@ class Binding:
     """A name, where it is bound and how; `level` counts the branches of `parallel` around it, `used` its readers."""
 
     name: str
-    at: Position
+    at: nodes.Position
     kind: BindingKind
     level: int
     used: int = 0
@@ -105,7 +75,7 @@ class Scopes:
         finally:
             self.level -= 1
 
-    def bind(self, name: str, at: Position, kind: BindingKind = "bind") -> Binding:
+    def bind(self, name: str, at: nodes.Position, kind: BindingKind = "bind") -> Binding:
         """Bind a name in this block."""
         binding = self._blocks[-1][name] = Binding(name, at, kind, self.level)
         return binding
@@ -122,7 +92,7 @@ class Scopes:
         return [name for block in reversed(self._blocks) for name in reversed(block)]
 
 
-def resolve_names(workflow: Workflow) -> Names:
+def resolve_names(workflow: nodes.Workflow) -> Names:
     """Return the names of a workflow, with findings of the kinds `undefined-name`, `already-bound`,
     `assign-in-parallel`, `misplaced` and `too-deep`, in the order of the source."""
     return _Resolver().resolve(workflow)
@@ -138,7 +108,7 @@ class _Resolver:
         self._depth = 0
         self._hints = 0
 
-    def resolve(self, workflow: Workflow) -> Names:
+    def resolve(self, workflow: nodes.Workflow) -> Names:
         for given in workflow.inputs:
             if given.default is not None:
                 self._read(given.default)
@@ -150,39 +120,39 @@ class _Resolver:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: nodes.Statement) -> None:
         match statement:
-            case Bind(name=name, value=value):
+            case nodes.Bind(name=name, value=value):
                 self._value(value)
                 if name == OUT:
                     self._assign_out(statement)
                 else:
                     self._bind(name, statement.at, "bind")
-            case Assign():
+            case nodes.Assign():
                 self._assign(statement)
-            case ExpressionStatement(value=value):
+            case nodes.ExpressionStatement(value=value):
                 self._value(value)
-            case Print(values=values):
+            case nodes.Print(values=values):
                 for value in values:
                     self._read(value)
-            case Return(value=value):
+            case nodes.Return(value=value):
                 if value is not None:
                     self._value(value)
                 if self._scopes.level:
                     self._report_return(statement)
-            case Fail(message=message):
+            case nodes.Fail(message=message):
                 self._read(message)
-            case Break() | Continue():
+            case nodes.Break() | nodes.Continue():
                 self._leave(statement)
 
-    def _assign(self, statement: Assign) -> None:
+    def _assign(self, statement: nodes.Assign) -> None:
         self._value(statement.value)
-        root: Expression = statement.target
-        while isinstance(root, Member | Index):
-            if isinstance(root, Index):
+        root: nodes.Expression = statement.target
+        while isinstance(root, nodes.Member | nodes.Index):
+            if isinstance(root, nodes.Index):
                 self._read(root.index)
             root = root.value
-        if not isinstance(root, Name):
+        if not isinstance(root, nodes.Name):
             self._report("misplaced", "only a name, or a part of what it is bound to, can be assigned to", root.at)
         elif root.name == OUT:
             self._assign_out(statement)
@@ -192,12 +162,12 @@ class _Resolver:
         elif binding.level < self._scopes.level:
             self._report_assign(root.name, statement.at)
 
-    def _assign_out(self, statement: Bind | Assign) -> None:
+    def _assign_out(self, statement: nodes.Bind | nodes.Assign) -> None:
         if self._scopes.level:
             self._report_assign(OUT, statement.at)
 
-    def _leave(self, statement: Break | Continue) -> None:
-        word = "break" if isinstance(statement, Break) else "continue"
+    def _leave(self, statement: nodes.Break | nodes.Continue) -> None:
+        word = "break" if isinstance(statement, nodes.Break) else "continue"
         if self._loop == "loop" or (self._loop == "parallel for" and word == "continue"):
             return
         if self._loop:
@@ -206,39 +176,39 @@ class _Resolver:
         else:
             self._report("misplaced", f"{word} stands outside of a loop", statement.at)
 
-    def _report_return(self, statement: Return) -> None:
+    def _report_return(self, statement: nodes.Return) -> None:
         message = "return cannot end the workflow from inside of parallel"
         hint = "the last expression of a branch is its value: leave out the word return"
         self._report("misplaced", message, statement.at, hint)
 
-    def _report_assign(self, name: str, at: Position) -> None:
+    def _report_assign(self, name: str, at: nodes.Position) -> None:
         message = f"{name} is bound outside of parallel, so it cannot be changed in here: branches run at the same time"
         self._report("assign-in-parallel", message, at, "let each branch end with a value, and use the values after it")
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def _value(self, value: Value) -> None:
+    def _value(self, value: nodes.Value) -> None:
         match value:
-            case Do(body=body):
+            case nodes.Do(body=body):
                 self._block(body)
-            case If():
+            case nodes.If():
                 self._if(value)
-            case For() | Collect():
+            case nodes.For() | nodes.Collect():
                 self._read(value.values)
                 with self._scopes.block():
                     self._loop_names(value)
                     self._block(value.body, "loop")
-            case While(condition=condition, body=body, limit=limit):
+            case nodes.While(condition=condition, body=body, limit=limit):
                 self._read(condition, limit)
                 self._block(body, "loop")
-            case Parallel():
+            case nodes.Parallel():
                 self._parallel(value)
-            case ParallelFor():
+            case nodes.ParallelFor():
                 self._parallel_for(value)
-            case Retry(attempts=attempts, body=body, delay=delay, backoff=backoff):
+            case nodes.Retry(attempts=attempts, body=body, delay=delay, backoff=backoff):
                 self._read(attempts, delay, backoff)
                 self._block(body)
-            case Try(body=body, name=name, handler=handler):
+            case nodes.Try(body=body, name=name, handler=handler):
                 self._block(body)
                 with self._scopes.block():
                     if name is not None:
@@ -247,7 +217,7 @@ class _Resolver:
             case _:
                 self._read(value)
 
-    def _block(self, block: Block, loop: _Loop | None = None) -> None:
+    def _block(self, block: nodes.Block, loop: _Loop | None = None) -> None:
         self._depth += 1
         before, self._loop = self._loop, self._loop if loop is None else loop
         with self._scopes.block():
@@ -259,24 +229,24 @@ class _Resolver:
         self._loop = before
         self._depth -= 1
 
-    def _if(self, value: If) -> None:
-        branch: If | Block | None = value
-        while isinstance(branch, If):
+    def _if(self, value: nodes.If) -> None:
+        branch: nodes.If | nodes.Block | None = value
+        while isinstance(branch, nodes.If):
             self._read(branch.condition)
             self._block(branch.then)
             branch = branch.otherwise
         if branch is not None:
             self._block(branch)
 
-    def _loop_names(self, loop: For | Collect | ParallelFor) -> None:
+    def _loop_names(self, loop: nodes.For | nodes.Collect | nodes.ParallelFor) -> None:
         for name in loop.names:
             self._bind(name, loop.at, "loop")
         self._read(loop.where)
 
-    def _parallel(self, value: Parallel) -> None:
+    def _parallel(self, value: nodes.Parallel) -> None:
         self._read(value.limit)
         before, self._loop = self._loop, ""
-        named: dict[str, Branch] = {}
+        named: dict[str, nodes.Branch] = {}
         for branch in value.branches:
             if branch.name is not None:
                 first = named.setdefault(branch.name, branch)
@@ -290,7 +260,7 @@ class _Resolver:
             if branch.binds and branch.name is not None:
                 self._bind(branch.name, branch.at, "branch")
 
-    def _parallel_for(self, value: ParallelFor) -> None:
+    def _parallel_for(self, value: nodes.ParallelFor) -> None:
         self._read(value.values, value.limit)
         with self._scopes.block():
             self._loop_names(value)
@@ -303,7 +273,7 @@ class _Resolver:
 
     # -- names --------------------------------------------------------------------------------------------------
 
-    def _bind(self, name: str, at: Position, kind: BindingKind) -> None:
+    def _bind(self, name: str, at: nodes.Position, kind: BindingKind) -> None:
         known = self._scopes.find(name)
         if known is not None:
             same = known.level == self._scopes.level and kind == "bind"
@@ -312,15 +282,15 @@ class _Resolver:
             return
         self._names.bindings.append(self._scopes.bind(name, at, kind))
 
-    def _read(self, *values: Node | None) -> None:
+    def _read(self, *values: nodes.Node | None) -> None:
         for value in values:
             if value is None:
                 continue
-            for node in walk(value):
-                if isinstance(node, Name) and node.name != OUT:
+            for node in nodes.walk(value):
+                if isinstance(node, nodes.Name) and node.name != OUT:
                     self._read_name(node)
 
-    def _read_name(self, node: Name) -> None:
+    def _read_name(self, node: nodes.Name) -> None:
         binding = self._scopes.find(node.name)
         if binding is None:
             self._report("undefined-name", f"{node.name} is not defined", node.at, self._instead(node.name))
@@ -339,5 +309,5 @@ class _Resolver:
         visible = self._scopes.visible()
         return did_you_mean(name, visible, otherwise="") or f"write {name} := ... to bind it before"
 
-    def _report(self, kind: str, message: str, at: Position, suggestion: str = "") -> None:
+    def _report(self, kind: str, message: str, at: nodes.Position, suggestion: str = "") -> None:
         self._names.findings.append(Finding(kind, "error", message, at, suggestion))

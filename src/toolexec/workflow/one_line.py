@@ -6,27 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from toolexec.workflow.nodes import (
-    Binary,
-    Call,
-    Conditional,
-    Constant,
-    Duration,
-    Entry,
-    Expression,
-    Index,
-    Interpolation,
-    ListLiteral,
-    Member,
-    Name,
-    ObjectLiteral,
-    Slice,
-    Spread,
-    ToolRun,
-    TypeName,
-    Unary,
-    walk,
-)
+from toolexec.workflow import nodes
 from toolexec.workflow.parse_expressions import COMPARISONS, LEVELS, PREFIX_LEVELS
 from toolexec.workflow.strings import escape
 
@@ -60,7 +40,7 @@ class OneLine:
         self._known: dict[int, str | None] = {}
         self._whole: dict[int, str] = {}
 
-    def short(self, node: Expression) -> str | None:
+    def short(self, node: nodes.Expression) -> str | None:
         """Return the expression on one line; None if that is too long, or if it has a string over several."""
         if id(node) not in self._known:
             for part in _inner_first(node):
@@ -68,15 +48,19 @@ class OneLine:
                     self._known[id(part)] = self._short(part)
         return self._known[id(node)]
 
-    def _short(self, node: Expression) -> str | None:
+    def _short(self, node: nodes.Expression) -> str | None:
         text = self._on_one_line(node, self.short)
-        if text is not None and len(text) > WIDTH and not isinstance(node, Constant | Interpolation | Name):
+        if (
+            text is not None
+            and len(text) > WIDTH
+            and not isinstance(node, nodes.Constant | nodes.Interpolation | nodes.Name)
+        ):
             text = None
-        if isinstance(node, Constant | Interpolation) and is_tall(_strings(node)):
+        if isinstance(node, nodes.Constant | nodes.Interpolation) and is_tall(_strings(node)):
             text = None
         return text
 
-    def whole(self, node: Expression) -> str:
+    def whole(self, node: nodes.Expression) -> str:
         """Return the expression on one line, however long."""
         if id(node) not in self._whole:
             for part in _inner_first(node):
@@ -86,10 +70,12 @@ class OneLine:
                     self._whole[id(part)] = text
         return self._whole[id(node)]
 
-    def _on_one_line(self, node: Expression | Spread | Entry, flat: Callable[[Expression], str | None]) -> str | None:
+    def _on_one_line(
+        self, node: nodes.Expression | nodes.Spread | nodes.Entry, flat: Callable[[nodes.Expression], str | None]
+    ) -> str | None:
         """Join the parts of a node as *flat* gives them; None if it gives none for one of them."""
 
-        def part(child: Expression | None, level: int = 0) -> str:
+        def part(child: nodes.Expression | None, level: int = 0) -> str:
             if child is None:
                 return ""
             text = flat(child)
@@ -102,96 +88,96 @@ class OneLine:
         except _TooLong:
             return None
 
-    def _join(self, node: Expression | Spread | Entry, part: Callable[..., str]) -> str:
+    def _join(self, node: nodes.Expression | nodes.Spread | nodes.Entry, part: Callable[..., str]) -> str:
         match node:
-            case Constant(value):
+            case nodes.Constant(value):
                 return _constant(value)
-            case Duration():
+            case nodes.Duration():
                 return node.text
-            case Name(name):
+            case nodes.Name(name):
                 return name
-            case Interpolation(parts):
+            case nodes.Interpolation(parts):
                 strings, inserts = pieces_of(parts)
                 shown = zip(inserts, strings[1:], strict=True)
                 rest = "".join(f"${{{self.whole(insert)}}}{escape(text)}" for insert, text in shown)
                 return f'"{escape(strings[0])}{rest}"'
-            case Member(value, name, safe):
+            case nodes.Member(value, name, safe):
                 return f"{part(value, POSTFIX)}{'?.' if safe else '.'}{name}"
-            case Index(value, index, safe):
+            case nodes.Index(value, index, safe):
                 return f"{part(value, POSTFIX)}{'?[' if safe else '['}{part(index)}]"
-            case Slice(value, start, stop):
+            case nodes.Slice(value, start, stop):
                 return f"{part(value, POSTFIX)}[{part(start, 1)}:{part(stop, 1)}]"
-            case Unary(operator, value):
+            case nodes.Unary(operator, value):
                 return f"{'not ' if operator == 'not' else '-'}{part(value, level_of_operand(node))}"
-            case Binary(operator, left, right):
+            case nodes.Binary(operator, left, right):
                 own = LEVELS[operator]
                 return f"{part(left, own + (own == COMPARISONS))} {operator} {part(right, own + 1)}"
-            case Conditional(condition, then, otherwise):
+            case nodes.Conditional(condition, then, otherwise):
                 return f"{part(condition, 1)} ? {part(then)} : {part(otherwise)}"
-            case ListLiteral(items):
+            case nodes.ListLiteral(items):
                 return f"[{', '.join([self._join_item(item, part) for item in items])}]"
-            case ObjectLiteral(entries):
+            case nodes.ObjectLiteral(entries):
                 return f"{{{', '.join([self._join_item(entry, part) for entry in entries])}}}"
-            case Call(function, arguments):
+            case nodes.Call(function, arguments):
                 return f"{function}({', '.join([part(argument) for argument in arguments])})"
-            case ToolRun(tool, arguments, timeout):
+            case nodes.ToolRun(tool, arguments, timeout):
                 given = part(tool) if arguments is None else f"{part(tool)}, {part(arguments)}"
                 return f"run({given})" if timeout is None else f"run({given}) timeout {part(timeout, POSTFIX)}"
             case _:
                 raise TypeError(f"{type(node).__name__} is not an expression")
 
-    def _join_item(self, item: Expression | Spread | Entry, part: Callable[..., str]) -> str:
-        if isinstance(item, Spread):
+    def _join_item(self, item: nodes.Expression | nodes.Spread | nodes.Entry, part: Callable[..., str]) -> str:
+        if isinstance(item, nodes.Spread):
             return f"...{part(item.value)}"
-        if isinstance(item, Entry):
+        if isinstance(item, nodes.Entry):
             key, is_all = head_of_entry(item)
             return key if is_all else f"{key}{part(item.value)}"
         return part(item)
 
 
-def _inner_first(node: Expression) -> Iterator[Expression]:
+def _inner_first(node: nodes.Expression) -> Iterator[nodes.Expression]:
     """Yield all expressions in *node*, each after what it is made of, and then itself."""
-    return (part for part in reversed([*walk(node)]) if isinstance(part, Expression))
+    return (part for part in reversed([*nodes.walk(node)]) if isinstance(part, nodes.Expression))
 
 
 class _TooLong(Exception):  # noqa: N818 - it ends a search, it is not an error
     """A part of an expression does not fit on one line."""
 
 
-def level_of(node: Expression) -> int:
+def level_of(node: nodes.Expression) -> int:
     """Return how tightly the expression binds."""
     match node:
-        case Conditional():
+        case nodes.Conditional():
             return 0
-        case Binary(operator):
+        case nodes.Binary(operator):
             return LEVELS[operator]
-        case Unary(operator):
+        case nodes.Unary(operator):
             return PREFIX_LEVELS[operator]
-        case ToolRun(timeout=timeout) if timeout is not None:
+        case nodes.ToolRun(timeout=timeout) if timeout is not None:
             return LEVELS["timeout"]
         case _:
             return _ATOM
 
 
-def level_of_operand(node: Unary) -> int:
+def level_of_operand(node: nodes.Unary) -> int:
     """Return how tightly the operand of a prefix must bind to stand there without parentheses."""
     return _ATOM + 1 if node.operator == "-" and _signed(node.value) else PREFIX_LEVELS[node.operator]
 
 
-def head_of_entry(entry: Entry) -> tuple[str, bool]:
+def head_of_entry(entry: nodes.Entry) -> tuple[str, bool]:
     """Return what is before the value of an entry, and whether that is all there is to write: `name` or `key: `."""
     key = entry.key if _BARE_KEY.match(entry.key) else f'"{escape(entry.key)}"'
-    is_all = isinstance(entry.value, Name) and entry.value.name == entry.key
+    is_all = isinstance(entry.value, nodes.Name) and entry.value.name == entry.key
     return key if is_all else f"{key}: ", is_all
 
 
-def _signed(node: Expression) -> bool:
+def _signed(node: nodes.Expression) -> bool:
     """Return whether a minus sign before the expression would be read with its beginning: `-5`, `--x`."""
-    while isinstance(node, Member | Index | Slice):
+    while isinstance(node, nodes.Member | nodes.Index | nodes.Slice):
         node = node.value
-    if isinstance(node, Constant):
+    if isinstance(node, nodes.Constant):
         return isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    return isinstance(node, Unary) and node.operator == "-"
+    return isinstance(node, nodes.Unary) and node.operator == "-"
 
 
 def _constant(value: bool | float | str | None) -> str:
@@ -202,7 +188,7 @@ def _constant(value: bool | float | str | None) -> str:
     return f'"{escape(value)}"' if isinstance(value, str) else repr(value)
 
 
-def type_text(node: TypeName) -> str:
+def type_text(node: nodes.TypeName) -> str:
     """Return the type of an input."""
     if node.name == "choice":
         text = " | ".join([f'"{escape(choice)}"' for choice in node.choices])
@@ -211,9 +197,9 @@ def type_text(node: TypeName) -> str:
     return f"{text}?" if node.nullable else text
 
 
-def pieces_of(parts: Sequence[str | Expression]) -> tuple[list[str], list[Expression]]:
+def pieces_of(parts: Sequence[str | nodes.Expression]) -> tuple[list[str], list[nodes.Expression]]:
     """Return the strings of an interpolation, one more than its inserts, and the inserts."""
-    strings, inserts = [""], list[Expression]()
+    strings, inserts = [""], list[nodes.Expression]()
     for part in parts:
         if isinstance(part, str):
             strings[-1] += part
@@ -223,8 +209,8 @@ def pieces_of(parts: Sequence[str | Expression]) -> tuple[list[str], list[Expres
     return strings, inserts
 
 
-def _strings(node: Constant | Interpolation) -> list[str]:
-    if isinstance(node, Interpolation):
+def _strings(node: nodes.Constant | nodes.Interpolation) -> list[str]:
+    if isinstance(node, nodes.Interpolation):
         return pieces_of(node.parts)[0]
     return [node.value] if isinstance(node.value, str) else []
 

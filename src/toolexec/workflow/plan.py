@@ -8,37 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
+from toolexec.workflow import nodes
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.machine import Finished, Machine
-from toolexec.workflow.nodes import (
-    Assign,
-    Bind,
-    Block,
-    Branch,
-    Call,
-    Collect,
-    Conditional,
-    Entry,
-    Expression,
-    For,
-    If,
-    Index,
-    Input,
-    Member,
-    Name,
-    Node,
-    ObjectLiteral,
-    ParallelFor,
-    Retry,
-    Return,
-    ToolRun,
-    Try,
-    TypeName,
-    While,
-    Workflow,
-    children,
-    walk,
-)
 
 __all__ = ["PlannedCall", "plan"]
 
@@ -72,7 +44,7 @@ class PlannedCall:
         }
 
 
-def plan(workflow: Workflow, source: str, inputs: JSONObject | None = None) -> list[PlannedCall]:
+def plan(workflow: nodes.Workflow, source: str, inputs: JSONObject | None = None) -> list[PlannedCall]:
     """Return the calls that a run with these inputs would make, in the order of the source; nothing is called.
 
     What follows from the inputs is computed: arguments, and conditions, so that a branch that will not be taken is left
@@ -90,34 +62,34 @@ class _UnknownError(Exception):
 class _Planner:
     """Walks through a workflow with the values that are known before it runs."""
 
-    def __init__(self, workflow: Workflow, source: str, given: JSONObject) -> None:
+    def __init__(self, workflow: nodes.Workflow, source: str, given: JSONObject) -> None:
         self._lines = source.splitlines()
         self._known = dict(given)
-        self._changing = {_root(node.target) for node in walk(workflow) if isinstance(node, Assign)}
+        self._changing = {_root(node.target) for node in nodes.walk(workflow) if isinstance(node, nodes.Assign)}
         for declared in workflow.inputs:
             if declared.name not in given and declared.default is not None:
                 self._learn(declared.name, declared.default)
         for name in self._changing:
             self._known.pop(name, None)
 
-    def calls(self, node: Node, under: tuple[str, ...]) -> Iterator[PlannedCall]:
+    def calls(self, node: nodes.Node, under: tuple[str, ...]) -> Iterator[PlannedCall]:
         """Yield the calls in *node*, which are made *under* these conditions."""
-        if isinstance(node, If | Conditional):
+        if isinstance(node, nodes.If | nodes.Conditional):
             yield from self._choice(node, under)
             return
         for name in _bound_by(node):
             self._known.pop(name, None)
-        for part in children(node):
-            if isinstance(node, Try) and part is node.handler:
+        for part in nodes.children(node):
+            if isinstance(node, nodes.Try) and part is node.handler:
                 yield from self.calls(part, (*under, "after a failure"))
             else:
-                yield from self.calls(part, (*under, *self._around(node)) if isinstance(part, Block) else under)
-        if isinstance(node, ToolRun):
+                yield from self.calls(part, (*under, *self._around(node)) if isinstance(part, nodes.Block) else under)
+        if isinstance(node, nodes.ToolRun):
             yield self._call(node, under)
-        elif isinstance(node, Bind) or (isinstance(node, Branch) and node.binds):
+        elif isinstance(node, nodes.Bind) or (isinstance(node, nodes.Branch) and node.binds):
             self._learn(str(node.name), node.value)
 
-    def _choice(self, node: If | Conditional, under: tuple[str, ...]) -> Iterator[PlannedCall]:
+    def _choice(self, node: nodes.If | nodes.Conditional, under: tuple[str, ...]) -> Iterator[PlannedCall]:
         yield from self.calls(node.condition, under)
         text = self._text(node.condition)
         try:
@@ -128,18 +100,18 @@ class _Planner:
             if part is not None:
                 yield from self.calls(part, condition)
 
-    def _around(self, node: Node) -> list[str]:
+    def _around(self, node: nodes.Node) -> list[str]:
         """Return what the block of *node* is under, in words."""
-        if isinstance(node, For | Collect | ParallelFor):
+        if isinstance(node, nodes.For | nodes.Collect | nodes.ParallelFor):
             where = f" where {self._text(node.where)}" if node.where is not None else ""
             return [f"for each {', '.join(node.names)} in {self._text(node.values)}{where}"]
-        if isinstance(node, While):
+        if isinstance(node, nodes.While):
             return [f"while {self._text(node.condition)}"]
-        if isinstance(node, Retry):
+        if isinstance(node, nodes.Retry):
             return [f"in up to {self._text(node.attempts)} attempts"]
         return []
 
-    def _call(self, node: ToolRun, under: tuple[str, ...]) -> PlannedCall:
+    def _call(self, node: nodes.ToolRun, under: tuple[str, ...]) -> PlannedCall:
         try:
             tool = str(self._value(node.tool))
         except _UnknownError:
@@ -147,16 +119,16 @@ class _Planner:
         args, later = self._arguments(node.arguments)
         return PlannedCall(tool_id=tool, line=node.at.line, args=args, later=later, under=under)
 
-    def _arguments(self, given: Expression | None) -> tuple[JSONDict, dict[str, str]]:
+    def _arguments(self, given: nodes.Expression | None) -> tuple[JSONDict, dict[str, str]]:
         """Return the arguments that are known, and the expressions of the others."""
         args: JSONDict = {}
         later: dict[str, str] = {}
-        if isinstance(given, ObjectLiteral) and all(isinstance(each, Entry) for each in given.entries):
+        if isinstance(given, nodes.ObjectLiteral) and all(isinstance(each, nodes.Entry) for each in given.entries):
             for entry in given.entries:
                 try:
-                    args[cast("Entry", entry).key] = self._value(entry.value)
+                    args[cast("nodes.Entry", entry).key] = self._value(entry.value)
                 except _UnknownError:
-                    later[cast("Entry", entry).key] = self._text(entry.value)
+                    later[cast("nodes.Entry", entry).key] = self._text(entry.value)
         elif given is not None:
             try:
                 args = dict(self._value(given))
@@ -164,29 +136,31 @@ class _Planner:
                 later = {"*": self._text(given)}
         return args, later
 
-    def _learn(self, name: str, value: Node) -> None:
+    def _learn(self, name: str, value: nodes.Node) -> None:
         """Keep what a name stands for, if it is known and stays the same."""
         self._known.pop(name, None)
         if name not in self._changing:
             with suppress(_UnknownError):
                 self._known[name] = self._value(value)
 
-    def _value(self, node: Node) -> JSONValue:
+    def _value(self, node: nodes.Node) -> JSONValue:
         """Return the value of an expression of known names; raises _UnknownError."""
-        parts = [*walk(node)]
-        names = {part.name for part in parts if isinstance(part, Name)}
-        unknown = any(isinstance(part, ToolRun | Block | Branch) or _reads_clock(part) for part in parts)
+        parts = [*nodes.walk(node)]
+        names = {part.name for part in parts if isinstance(part, nodes.Name)}
+        unknown = any(
+            isinstance(part, nodes.ToolRun | nodes.Block | nodes.Branch) or _reads_clock(part) for part in parts
+        )
         if unknown or not names <= self._known.keys():
             raise _UnknownError
-        inputs = tuple(Input(name=name, type=TypeName(name="any")) for name in sorted(names))
-        small = Workflow(inputs=inputs, statements=(Return(value=cast("Expression", node)),))
+        inputs = tuple(nodes.Input(name=name, type=nodes.TypeName(name="any")) for name in sorted(names))
+        small = nodes.Workflow(inputs=inputs, statements=(nodes.Return(value=cast("nodes.Expression", node)),))
         machine = Machine(compile_workflow(small), {name: self._known[name] for name in names}, now=0)
         outcome = machine.advance(_STEPS)
         if not isinstance(outcome, Finished) or outcome.error is not None:
             raise _UnknownError
         return outcome.value
 
-    def _text(self, node: Node) -> str:
+    def _text(self, node: nodes.Node) -> str:
         """Return how an expression is written, in one line."""
         at = node.at
         lines = self._lines[at.line - 1 : at.end_line]
@@ -197,20 +171,20 @@ class _Planner:
         return " ".join(line.strip() for line in lines)
 
 
-def _reads_clock(node: Node) -> bool:
-    return isinstance(node, Call) and node.function in _CLOCK
+def _reads_clock(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Call) and node.function in _CLOCK
 
 
-def _bound_by(node: Node) -> tuple[str, ...]:
+def _bound_by(node: nodes.Node) -> tuple[str, ...]:
     """Return the names that a loop or a handler binds."""
-    if isinstance(node, For | Collect | ParallelFor):
+    if isinstance(node, nodes.For | nodes.Collect | nodes.ParallelFor):
         return node.names
-    return (node.name,) if isinstance(node, Try) and node.name is not None else ()
+    return (node.name,) if isinstance(node, nodes.Try) and node.name is not None else ()
 
 
-def _root(target: Name | Member | Index) -> str:
+def _root(target: nodes.Name | nodes.Member | nodes.Index) -> str:
     """Return the name that an assignment changes."""
-    node: Node = target
-    while isinstance(node, Member | Index):
+    node: nodes.Node = target
+    while isinstance(node, nodes.Member | nodes.Index):
         node = node.value
-    return node.name if isinstance(node, Name) else ""
+    return node.name if isinstance(node, nodes.Name) else ""
