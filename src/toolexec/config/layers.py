@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -20,7 +21,6 @@ from toolexec.config.journals import journal_key, journal_keys, read_table, take
 from toolexec.config.kinds import plain, shown
 from toolexec.config.loaded import Value
 from toolexec.config.mistakes import Mistakes, did_you_mean
-from toolexec.config.moved import hint_at, moved_table, take_moved
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.queues import BLOCK as QUEUES
@@ -29,6 +29,7 @@ from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
 from toolexec.errors import ConfigurationError
+from toolexec.errors.moved import MOVED_SETTINGS, MovedSetting
 from toolexec.model.json_value import JSONDict, JSONObject
 
 __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
@@ -162,11 +163,11 @@ class Layers:
         table = dict(table)
         for kind, own in take_tables(table):
             self._take_journal(kind, own, source, layer)
-        for path, moved, value in take_moved(table):
+        for path, moved, value in _take_moved(table):
             where = source.where(tuple(path.split(".")))
             if moved.is_fit(value):
                 self.moved.setdefault(moved.kind, {})[moved.name] = value
-                self.hints.append(f"{where}: {hint_at(path, moved)}")
+                self.hints.append(f"{where}: {_hint_at(path, moved)}")
             else:
                 self._mistakes.add(where, f"{path} must be {moved.expects}")
         given = dict(_given(table))
@@ -229,7 +230,7 @@ class Layers:
                 self._add_provider(name, key, environment[name])
             elif (found := by_name.get(name) or self._journal_key(path, name)) is not None:
                 self._add_value(found, environment[name], "environment", name)
-            elif (table := moved_table(path, environment[name])) is not None:
+            elif (table := _moved_table(path, environment[name])) is not None:
                 self._take(table, _Named(name), "environment")
             elif name not in self._refused:
                 hint = did_you_mean(name, by_name).partition(", ")[0]
@@ -276,7 +277,7 @@ class Layers:
             key = KEYS.get(path) or self._journal_key(path, typed)
             if key is None and typed in self._refused:
                 continue
-            if (table := moved_table(path, value)) is not None:
+            if (table := _moved_table(path, value)) is not None:
                 self._take(table, _Named(typed), "flag")
             elif key is None:
                 self._mistakes.add(typed, f"unknown key {path}; {_nearest_path(path)}")
@@ -387,3 +388,31 @@ def _nearest_path(path: str) -> str:
         return did_you_mean(name, known)
     found = did_you_mean(path, KEYS)
     return found if found.startswith("did") else f"there are the blocks {', '.join(BLOCKS)}"
+
+
+def _moved_table(path: str, value: object) -> JSONDict | None:
+    """Return a variable or a flag with the old key *path* as the tables of a file would have it; None for a key that
+    has not moved. A string is read as JSON where the setting is not one."""
+    moved = MOVED_SETTINGS.get(path)
+    if moved is None:
+        return None
+    if isinstance(value, str) and moved.fits is not str:
+        with suppress(ValueError, RecursionError):  # then it does not fit, which is said with what is expected
+            value = json.loads(value)
+    block, _, name = path.partition(".")
+    return {block: {name: value}}
+
+
+def _take_moved(table: JSONDict) -> Iterator[tuple[str, MovedSetting, Any]]:
+    """Take the old keys out of the tables of a file; yield the path of each, its place now, and the value."""
+    for path, moved in MOVED_SETTINGS.items():
+        block, _, name = path.partition(".")
+        given = table.get(block)
+        if isinstance(given, Mapping) and name in given:
+            table[block] = {key: value for key, value in given.items() if key != name}
+            yield path, moved, given[name]
+
+
+def _hint_at(path: str, moved: MovedSetting) -> str:
+    """Return what to write in place of the old key."""
+    return f'{path} is {moved.name} in the table of sandboxes.plugins with kind = "{moved.kind}" now; move it there'

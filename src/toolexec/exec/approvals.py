@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.errors import ToolExecError
+from toolexec.errors import ApprovalRequiredError, ToolExecError
 from toolexec.model.arguments import bounded
 from toolexec.model.call import ToolCall
-from toolexec.model.json_value import JSONObject
-from toolexec.model.origin import Origin, acting, current_origin
+from toolexec.model.json_value import JSONObject, to_json
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Caller, Origin, acting, current_origin
 from toolexec.run.admission import asks_about
+from toolexec.run.approval_requests import arguments_digest
 from toolexec.run.default_gate import DefaultGate
-from toolexec.run.grants import Grant
 from toolexec.run.layers.approval import Approval
 from toolexec.run.run_request import RunRequest
 
@@ -57,7 +58,7 @@ def approved(
     run = _run_of(args, code) if _is_run(ex, tool_id) else None
     if run is not None:
         tool_id, args = run.name, run.args
-    with acting(replace(origin, ask=Grant(tool_id, args or {}, origin.caller, otherwise))) as granted:
+    with acting(replace(origin, ask=_Grant(tool_id, args or {}, origin.caller, otherwise))) as granted:
         yield granted
 
 
@@ -82,3 +83,35 @@ def _approval(ex: Exec) -> Approval | None:
     gate = ex.options.gate
     full = gate.full() if isinstance(gate, DefaultGate) else gate
     return full.approval if full is not None and isinstance(full.approval, Approval) else None
+
+
+class _Grant:
+    """An approver that says yes once: to a call of this tool with exactly these arguments, by *caller*. Any other
+    question goes to *otherwise*; without that, there is no approver for it.
+    """
+
+    def __init__(self, tool_id: str, args: JSONObject, caller: Caller, otherwise: Approver | None = None) -> None:
+        self._tool_id = tool_id
+        self._digest = arguments_digest(to_json(args))
+        self._caller = caller
+        self._otherwise = otherwise
+        self._used = False
+
+    async def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Answer a question; see `Approver`."""
+        if not self._used and self._is_for(request):
+            self._used = True
+            return "once"
+        if self._otherwise is None:
+            raise ApprovalRequiredError(
+                f"{request.tool_id} needs an approval of its own: what was approved is another call, or was made "
+                "already; have this call approved, too",
+                tool_id=request.tool_id,
+                op="approval",
+                details={"reason": request.reason},
+            )
+        answer = self._otherwise(request)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _is_for(self, request: ApprovalRequest) -> bool:
+        return (request.tool_id, request.digest, request.caller) == (self._tool_id, self._digest, self._caller)

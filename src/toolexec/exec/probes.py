@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from toolexec.durable.offline import OfflineReplay, SeenCall
 from toolexec.errors import CodeError, ToolExecError
@@ -15,9 +17,11 @@ from toolexec.exec.stops import MOST_CHARS, Frame, Place, StopReason, Wanted, va
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.visible import visible_line
 from toolexec.process.settling import settle
-from toolexec.workflow.evaluate import evaluate
+from toolexec.run.large import Budget as WorkBudget
+from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.instructions import OUT
-from toolexec.workflow.machine import Machine
+from toolexec.workflow.machine import Budget, Finished, Machine, Paused
+from toolexec.workflow.parser import parse
 from toolexec.workflow.thread import Fault, Thread
 
 __all__ = [
@@ -30,6 +34,11 @@ __all__ = [
     "evaluated_text",
     "pending_calls",
 ]
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STEPS: Final = 100_000
+_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -255,7 +264,7 @@ def evaluated_text(expression: str | None, names: dict[str, JSONValue]) -> JSOND
     """Return the value of an expression, or how it failed, as text; None for no expression."""
     if expression is None:
         return None
-    found = evaluate(expression, names)
+    found = _evaluate(expression, names)
     if "error" in found:
         return {"error": visible_line(str(found["error"]), MOST_CHARS)}
     return {"value": value_text(found["value"])}
@@ -315,3 +324,20 @@ def _list(value: object) -> list[Any]:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _evaluate(expression: str, names: Mapping[str, JSONValue]) -> JSONDict:
+    """Return the value of an expression as `{"value": …}`, or how it failed as `{"error": …}`; in a second at most."""
+    try:
+        used = [name for name in names if name in {*_NAME.findall(expression)}]
+        declared = "".join(f"input {name}: any?\n" for name in used)
+        program = compile_workflow(parse(f"{declared}return ({expression.strip()})"))
+        machine = Machine(program, {name: names[name] for name in used}, now=0.0, budget=Budget(_STEPS))
+        outcome = machine.advance(_STEPS)
+        while isinstance(outcome, Paused):
+            outcome = machine.advance(_STEPS, budget=WorkBudget(_SECONDS))
+    except ToolExecError as error:
+        return {"error": str(error)}
+    if not isinstance(outcome, Finished):
+        return {"error": "an expression calls no tools"}
+    return {"error": str(outcome.error)} if outcome.error is not None else {"value": outcome.value}

@@ -12,7 +12,6 @@ from toolexec.discovery.summary import Filters
 from toolexec.errors import ApprovalDeniedError, MissingExtraError
 from toolexec.exec.facade import Exec
 from toolexec.integrations.blocking import Blocking, finish
-from toolexec.integrations.interrupts import interrupt_for
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset, failed_answer
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
@@ -92,7 +91,7 @@ class ExecTool(BaseTool):
         if not self._tools.needs_approval(self._face, arguments):
             return False
         try:
-            return interrupt_for(self.name, arguments, self.description)
+            return _interrupt_for(self.name, arguments, self.description)
         except ApprovalDeniedError as error:
             raise ToolException(failed_answer(error).text) from None
 
@@ -130,3 +129,36 @@ def _output(answer: Answer) -> tuple[Any, Any]:
         return answer.text, answer.value
     pictures = [{"type": "image", "base64": data, "mime_type": kind} for kind, data in answer.images]
     return [{"type": "text", "text": answer.text}, *pictures], answer.value
+
+
+def _interrupt_for(name: str, args: JSONObject, description: str) -> bool:
+    """Interrupt the graph in which a tool is called, in the form of LangChain's human in the loop, and return whether
+    its user approved the call once the graph is resumed: with `{"decisions": [{"type": "approve"}]}` or True.
+
+    False where there is no graph, or none that can be resumed. Raises ApprovalDeniedError for any other answer.
+    """
+    try:  # it comes with LangGraph, and not with this extra
+        from langgraph.config import get_config
+        from langgraph.types import interrupt
+    except ImportError:
+        return False
+    try:
+        settings: Any = get_config().get("configurable", {})
+    except RuntimeError:
+        return False
+    if settings.get("__pregel_checkpointer") is None:
+        return False
+    request = {"name": name, "args": dict(args), "description": description}
+    review = {"action_name": name, "allowed_decisions": ["approve", "reject"]}
+    answer: Any = interrupt({"action_requests": [request], "review_configs": [review]})
+    if _is_yes(answer):
+        return True
+    raise ApprovalDeniedError(f"{name} was not approved; call it again only if the user wants it", op="approval")
+
+
+def _is_yes(answer: object) -> bool:
+    if answer is True:
+        return True
+    decisions: Any = cast("Mapping[str, Any]", answer).get("decisions") if isinstance(answer, Mapping) else None
+    only: Any = decisions[0] if isinstance(decisions, list) and len(cast("list[Any]", decisions)) == 1 else None
+    return isinstance(only, Mapping) and cast("Mapping[str, Any]", only).get("type") == "approve"

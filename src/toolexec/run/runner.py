@@ -30,13 +30,13 @@ from toolexec.model.call import ToolCall
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, NotJSONError, own_args, to_json, to_json_lossy
+from toolexec.model.origin import Origin
 from toolexec.model.protocols import provides
 from toolexec.model.schema import Schema
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.model.tree_size import FLAT, MANY, has_many, is_named
 from toolexec.run.large import walked
-from toolexec.run.login_link import with_login_link
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolution, Resolver
 from toolexec.run.types import Result
@@ -146,7 +146,7 @@ class DefaultRunner:
             located(error, tool_id=entry.tool.id, op="execute", backend=entry.binding.backend)
             return Result(entry.tool.id, None, error, perf_counter() - started, entry.binding)
         except LoginRequiredError as error:
-            raise with_login_link(
+            raise _with_login_link(
                 located(error, tool_id=entry.tool.id, op="execute"), attempt.origin
             ) from error.__cause__
         except ToolExecError as error:
@@ -225,7 +225,7 @@ class DefaultRunner:
         except ExecutionError as error:
             yield _error_event(located(error, tool_id=tool_id, op="stream", backend=backend.name))
         except LoginRequiredError as error:
-            raise with_login_link(located(error, tool_id=tool_id, op="stream"), attempt.origin) from error.__cause__
+            raise _with_login_link(located(error, tool_id=tool_id, op="stream"), attempt.origin) from error.__cause__
         except ToolExecError as error:
             located(error, tool_id=tool_id, op="stream", backend=backend.name)
             raise
@@ -369,6 +369,17 @@ def _is_large(raw: object) -> bool:
 
 def _nothing(tool_id: str) -> None:
     """Stand in for the index of a runner without one."""
+
+
+def _with_login_link(error: LoginRequiredError, origin: Origin) -> LoginRequiredError:
+    """Return *error* with the link at which its caller logs in, where *origin* has one and each caller has a login;
+    else itself."""
+    details = error.details
+    if origin.login_link is None or not details.get("caller") or details.get("flow") != "code":
+        return error
+    scopes = details.get("scopes") or ()
+    link = origin.login_link(error.backend or "", tuple(str(each) for each in scopes))
+    return error.at(link) if link else error
 
 
 def _own_reply(reply: ToolReply) -> ToolReply:

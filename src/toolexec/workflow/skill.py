@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -120,10 +121,14 @@ class Skill:
         return cls(source=source, workflow=workflow, header=_header(workflow), tests=skill_tests(workflow))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from toolexec.workflow.html import skill_html
+        """Return what a notebook shows; in an image, nothing of the workflow can run or change the page."""
+        from toolexec.model.html import card, text
+        from toolexec.workflow.graph import graph_of
+        from toolexec.workflow.graph_svg import to_svg
 
-        return skill_html(self)
+        data = base64.b64encode(to_svg(graph_of(self.workflow, self.source)).encode()).decode()
+        drawn = f'<img src="data:image/svg+xml;base64,{data}" style="max-width:100%" alt="workflow">'
+        return card(f"<code>{text(self.id)}</code> {text(self.header.description)}", drawn)
 
     @property
     def id(self) -> str:

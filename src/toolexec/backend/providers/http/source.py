@@ -19,7 +19,6 @@ from toolexec.backend.providers.caching import for_caller_only, with_headers
 from toolexec.backend.providers.cleaning import clean_answer, clean_error
 from toolexec.backend.providers.http.config import HTTPProvider, HTTPTool
 from toolexec.backend.providers.http.credentials import Credentials, Sent, secrets_of_auth
-from toolexec.backend.providers.http.origins import named_origins
 from toolexec.backend.providers.http.template import LEFT_OUT, as_text, filled, refused
 from toolexec.backend.providers.items import item_parser
 from toolexec.backend.providers.logins import login_strings, login_words, made_logins, with_login_strings
@@ -35,6 +34,7 @@ from toolexec.backend.providers.transport import (
 )
 from toolexec.backend.secrets import Scrubber, SecretResolver
 from toolexec.backend.secrets.credentials import secrets_of_fields, secrets_of_url
+from toolexec.backend.secrets.origins import CredentialOrigins, read_origins
 from toolexec.errors import ConfigurationError, InvalidResultError, Outcome, RemoteToolError, ToolExecError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.call import ToolCall, note_login
@@ -118,7 +118,7 @@ class HTTPSource:
         url = provider.base_url or next(iter(origins), "")
         if len(origins) > 1 or not origin_of(url):
             raise ConfigurationError(f"provider {provider.name}: a login is for one origin; set base_url")
-        settings = {"ca_file": provider.ca_file, **client_settings(provider, named_origins(provider).allowed)}
+        settings = {"ca_file": provider.ca_file, **client_settings(provider, _named_origins(provider).allowed)}
         return made_logins(self._logins, provider.name, url, provider.login, settings)
 
     def _client(self, provider: HTTPProvider) -> HTTPClient:
@@ -130,7 +130,7 @@ class HTTPSource:
             "max_response_bytes": provider.max_response_bytes,
             "max_connections": provider.max_connections,
             "ca_file": provider.ca_file,
-            **client_settings(provider, named_origins(provider).allowed),
+            **client_settings(provider, _named_origins(provider).allowed),
         }
         key = tuple(settings.values())
         if key not in self._clients:
@@ -150,7 +150,7 @@ class _Endpoint:
         self._base = "" if spec.origin else provider.base_url.rstrip("/")
         self._pick = compile_path(spec.response) if spec.response else None
         self._defaults = spec.defaults()
-        self._origins = named_origins(provider)
+        self._origins = _named_origins(provider)
         self._credential = next(
             (each for each in ("auth", "credentials", "headers", "query") if getattr(provider, each)), ""
         )
@@ -385,3 +385,14 @@ def http_source(name: str, settings: JSONObject, *, secrets: SecretResolver | No
             raise ModuleNotFoundError(name="httpcore2")
     make = partial(HTTPProvider.from_settings, name, dict(settings), secrets=secrets)
     return HTTPSource(make(), make if settings.get("file") else None)
+
+
+def _named_origins(provider: HTTPProvider) -> CredentialOrigins:
+    """Return the origins that are named for credentials: that of `base_url`, and `credential_origins`.
+
+    Without a `base_url` the origin of the tools counts, if all of them have the same: with several ones nothing says
+    to which of them the credentials belong.
+    """
+    own = {origin_of(provider.base_url or tool.origin) for tool in provider.tools} - {""}
+    named = read_origins("credential_origins", provider.credential_origins)
+    return CredentialOrigins(provider.name, named | (own if len(own) == 1 else set()), instead="its base_url")
