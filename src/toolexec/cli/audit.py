@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError
 from toolexec.process.caches import state_directory
 
 if TYPE_CHECKING:
@@ -49,8 +51,6 @@ def audit_file(given: Path | None, config: Sequence[Path] = ()) -> Path:
 
     Raises ConfigurationError when there is none, or the configuration is wrong.
     """
-    from toolexec.errors import ConfigurationError
-
     path = given or _usual_file(config)
     if not path.exists():
         raise ConfigurationError(
@@ -71,7 +71,6 @@ def _configured(config: Sequence[Path]) -> str:
     """Return the file that the configuration names; empty when it names none."""
     from toolexec.cli.sources import find_sources
     from toolexec.config.load import load_settings
-    from toolexec.errors import ConfigurationError
 
     try:
         files = find_sources(config).files
@@ -161,8 +160,6 @@ def _files(context: typer.Context, config: list[Path] | None) -> Sequence[Path]:
 
 
 def _key(file: Path | None) -> bytes | None:
-    from toolexec.errors import ConfigurationError
-
     try:
         return file.read_bytes().strip() if file is not None else None
     except OSError as error:
@@ -208,7 +205,6 @@ def _ended_so(code: str, wanted: str) -> bool:
 
 async def tail(session: Session, path: Path, number: int, wanted: Wanted, *, follow: bool) -> int:
     """Show the last *number* records that are *wanted*, and with *follow* those that come, until it is cancelled."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.run.audit import AuditReader, read_last
 
     screen = session.screen
@@ -237,7 +233,6 @@ def check(session: Session, path: Path, key: bytes | None, expect: str) -> int:
     """Check the log and say how it is; gives the exit code."""
     from rich.text import Text
 
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.model.visible import visible_line
     from toolexec.run.audit import verify
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolexec.cli.exit_codes import INTERRUPTED, OK, exit_code
 from toolexec.cli.options import AsJson, Config
+from toolexec.errors import BackendUnavailableError, ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -46,7 +48,6 @@ def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of the servers and providers of the settings; connects nothing."""
     from toolexec.cli.sources import find_sources
     from toolexec.config.load import load_settings
-    from toolexec.errors import ToolExecError
 
     try:
         loaded = load_settings(find_sources(tuple(ctx.params.get("config") or ())).files, environment=os.environ)
@@ -159,8 +160,6 @@ class _Reached:
 
     async def ask_one(self, **request: Any) -> JSONDict:
         """Return the answer of the server; raises as `ask_all`, and ConfigurationError where several run."""
-        from toolexec.errors import ConfigurationError
-
         if len(self.sockets) > 1:
             pids = ", ".join(path.stem for path in self.sockets)
             raise ConfigurationError(f"several servers run with these files; choose one with --server: {pids}")
@@ -171,7 +170,6 @@ class _Reached:
         """Return the answers of all, one after the other; raises BackendUnavailableError where none runs, and as the
         server does."""
         from toolexec.config.admin_socket import ask_server
-        from toolexec.errors import BackendUnavailableError
 
         if not self.sockets:
             names = ", ".join(map(str, self.files))
@@ -207,9 +205,7 @@ def _perform(
 ) -> None:
     import asyncio
 
-    from toolexec.cli.exit_codes import INTERRUPTED, OK, exit_code
     from toolexec.cli.terminal import Screen
-    from toolexec.errors import ToolExecError
 
     shared, json_too = context.obj
     screen = Screen(sys.stdout, as_json=as_json or json_too)
@@ -244,7 +240,6 @@ async def _find(files: Sequence[Path], server: int | None) -> list[Path]:
 
     from toolexec.config.admin_socket import ask_server, sockets_in
     from toolexec.config.build import state_directory
-    from toolexec.errors import BackendUnavailableError
 
     wanted = {str(file.resolve()) for file in files}
     paths = [path for path in sockets_in(state_directory()) if server is None or path.stem == str(server)]
@@ -331,8 +326,6 @@ def _sandbox(engine: str, image: str, read: Sequence[Path], write: Sequence[Path
 
 
 def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    from toolexec.errors import ConfigurationError
-
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")

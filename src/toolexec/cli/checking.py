@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK, USAGE, exit_code
 from toolexec.cli.options import AsJson, Config
+from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer
@@ -79,9 +81,7 @@ def check(
     Exit code 2 for settings with mistakes, 1 where something else is wrong. For more of one thing: toolexec config
     validate, workflow check, skill test, sandbox check, doctor.
     """
-    from toolexec.cli.exit_codes import exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
-    from toolexec.errors import ToolExecError
 
     shared, json_too = context.obj
     with only_results_on_stdout() as out:
@@ -107,8 +107,6 @@ def _all(files: Sequence[Path], config: tuple[Path, ...]) -> Iterator[_Checked]:
 
 def _workflows_in(file: Path) -> list[Path]:
     """Return the workflows that a file or a directory is; raises ConfigurationError for one that has none."""
-    from toolexec.errors import ConfigurationError
-
     if not file.exists():
         raise ConfigurationError(f"there is no file {file}")
     if not file.is_dir():
@@ -125,7 +123,6 @@ def _workflows_in(file: Path) -> list[Path]:
 def _configured(config: tuple[Path, ...]) -> Iterator[_Checked]:
     from toolexec.cli.serve import load_for_serving
     from toolexec.config.references import missing_references
-    from toolexec.errors import ConfigurationError
 
     settings = _Checked("settings", usage=True)
     try:
@@ -225,7 +222,6 @@ def _exec_of(loaded: LoadedConfig) -> Exec:
 
 def _workflow(file: Path) -> _Checked:
     """Check one workflow, and run the tests of one that is a skill; no tool is called."""
-    from toolexec.errors import ToolExecError
     from toolexec.exec.skills import read_skill
     from toolexec.workflow.parser import parse
 
@@ -265,8 +261,6 @@ def _find(checked: _Checked, workflow: Workflow) -> None:
 
 
 def _report(screen: Screen, found: Sequence[_Checked], *, strict: bool) -> int:
-    from toolexec.cli.exit_codes import FAILED, OK, USAGE
-
     worst = max((each.state for each in found), key=_RANK.index, default="ok")
     wrong = worst == "error" or (strict and worst == "warning")
     usage = any(each.usage and each.errors for each in found)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from toolexec.cli.exit_codes import OK, exit_code
 from toolexec.cli.options import Config
+from toolexec.errors import ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
@@ -39,9 +41,7 @@ def client_config(
     config: Config = None,
 ) -> None:
     """Print the JSON that an MCP client needs to start toolexec serve, or to connect to it."""
-    from toolexec.cli.exit_codes import OK, exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
-    from toolexec.errors import ToolExecError
 
     shared, _ = context.obj
     code = OK

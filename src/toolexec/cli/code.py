@@ -14,6 +14,7 @@ from toolexec.cli.session import Session
 from toolexec.cli.sources import find_sources
 from toolexec.cli.tables import duration_text, value_text
 from toolexec.cli.terminal import Screen
+from toolexec.code.types import PRINTED
 from toolexec.errors import CodeExecutionError, ConfigurationError, LimitExceededError, RunWaitingError, SandboxError
 from toolexec.model.visible import visible_line
 
@@ -130,8 +131,6 @@ async def _run_live(session: Session, code: str, settings: CodeSettings, *, trac
 
 
 def _show(screen: Screen, result: CodeResult) -> None:
-    from toolexec.code.types import PRINTED
-
     if result.error is not None:
         show_failure(screen, result.error)
     elif result.value is not None and PRINTED not in result.notes:  # it was printed already

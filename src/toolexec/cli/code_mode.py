@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -130,8 +131,6 @@ def code(
 
 def _options(given: JSONObject) -> CodeOptions:
     """Return the options of a program: those of the command line by their names, which are the same."""
-    from dataclasses import fields
-
     from toolexec.cli.code_input import CodeOptions
 
     said: JSONDict = {each.name: given[each.name] for each in fields(CodeOptions) if given.get(each.name) is not None}

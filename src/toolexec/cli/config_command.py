@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK, exit_code
 from toolexec.cli.options import AsJson, Config
 from toolexec.cli.serve import Set
+from toolexec.errors import ToolExecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,9 +104,7 @@ def _perform(
 
 
 def _within_screen(context: typer.Context, as_json: bool, work: Callable[[Screen], int | None]) -> None:
-    from toolexec.cli.exit_codes import OK, exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
-    from toolexec.errors import ToolExecError
 
     _, json_too = context.obj
     code = OK
@@ -130,7 +130,6 @@ def _tell(screen: Screen, error: Any) -> None:
 
 
 def _valid(screen: Screen, loaded: LoadedConfig, *, strict: bool) -> int:
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.config.build import GATE_BLOCKS
     from toolexec.config.references import missing_references
 

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.options import AsJson, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -64,8 +66,6 @@ async def show(session: Session, url: str, number: int, key_file: Path | None, c
     when the server does not say it; BackendUnavailableError when it cannot be reached; MissingExtraError."""
     from rich.text import Text
 
-    from toolexec.cli.exit_codes import OK
-
     report = await _report(url, key_file, ca_file)
     screen = session.screen
     if screen.as_json:
@@ -85,7 +85,6 @@ async def show(session: Session, url: str, number: int, key_file: Path | None, c
 
 
 async def _report(url: str, key_file: Path | None, ca_file: Path | None) -> JSONDict:
-    from toolexec.errors import ConfigurationError
     from toolexec.model.visible import visible_line
     from toolexec.net.http import HTTPClient, HTTPRequest
 
@@ -115,8 +114,6 @@ async def _report(url: str, key_file: Path | None, ca_file: Path | None) -> JSON
 
 
 def _key_in(file: Path) -> str:
-    from toolexec.errors import ConfigurationError
-
     try:
         return file.read_text("utf-8").strip()
     except OSError as error:

@@ -10,6 +10,7 @@ from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
 from toolexec.cli.terminal import to_json
 from toolexec.cli.text_files import write_text
+from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.visible import visible_line
@@ -39,8 +40,6 @@ async def export(
     Raises ConfigurationError for a namespace without tools, a combination that does not exist, and a file that cannot
     be written.
     """
-    from toolexec.discovery.view import browsable
-
     await connect(session)
     screen, known = session.screen, browsable(session.ex.index).namespaces()
     if filters is not None and filters.namespace is not None and filters.namespace not in known:

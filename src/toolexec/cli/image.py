@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.options import AsJson, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -186,7 +188,6 @@ async def build(session: Session, options: ImageOptions) -> int:
 
     Raises ConfigurationError for options that make no sense, and when it cannot be built.
     """
-    from toolexec.errors import ConfigurationError
     from toolexec.runtime.images.dockerfile import build_dockerfile
     from toolexec.runtime.images.store import ImageStore
 
@@ -214,7 +215,6 @@ async def build(session: Session, options: ImageOptions) -> int:
 
 
 def _from_debian(store: ImageStore, options: ImageOptions, view: BuildView) -> tuple[StoredImage, bool]:
-    from toolexec.errors import ConfigurationError
     from toolexec.runtime.images.build import Recipe, build_image
     from toolexec.runtime.images.lock import Lock
 
@@ -250,7 +250,6 @@ async def _make(
     from rich.text import Text
 
     from toolexec.cli.building import watch_build
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
     from toolexec.cli.tables import duration_text
 
@@ -286,7 +285,6 @@ async def import_(session: Session, source: Path, name: str, *, digest: str = ""
 
 async def list_images(session: Session) -> int:
     """Show every image of this user, and those that root shares."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
     from toolexec.runtime.images.store import ImageStore
 
@@ -317,10 +315,8 @@ async def remove(session: Session, name: str, *, everything: bool) -> int:
     """
     from rich.text import Text
 
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.sandbox import size_text
     from toolexec.cli.stored_images import no_image
-    from toolexec.errors import ConfigurationError
     from toolexec.runtime.images.store import ImageStore
 
     if bool(name) == everything:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolexec.cli.exit_codes import OK, USAGE, exit_code
 from toolexec.cli.options import AsJson
+from toolexec.errors import ConfigurationError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -28,9 +30,7 @@ def init(
 
     What looks like a secret is not copied: a variable stands in its place, and you are told which ones to set.
     """
-    from toolexec.cli.exit_codes import USAGE, exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
-    from toolexec.errors import ToolExecError
 
     _, json_too = context.obj
     with only_results_on_stdout() as out:
@@ -44,10 +44,8 @@ def init(
 
 
 def _init(screen: Screen, output: Path, *, force: bool) -> int:
-    from toolexec.cli.exit_codes import OK
     from toolexec.config.discovered import find_servers
     from toolexec.config.template import render_server, template
-    from toolexec.errors import ConfigurationError
 
     if output.suffix != ".toml":
         raise ConfigurationError(f"{output} must end with .toml: that is what is written")
@@ -90,7 +88,6 @@ def _write(output: Path, text: str) -> None:
     import tempfile
 
     from toolexec.config.load import load_settings
-    from toolexec.errors import ConfigurationError
 
     try:
         number, name = tempfile.mkstemp(prefix=".toolexec-init-", suffix=".toml", dir=output.parent)

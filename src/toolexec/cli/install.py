@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code
 from toolexec.cli.options import AsJson, Config
+from toolexec.errors import ConfigurationError, MissingExtraError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -46,9 +48,7 @@ def install(
     is broken is not touched. No secret is copied: variables that your settings name are looked up, or asked for, by the
     client.
     """
-    from toolexec.cli.exit_codes import INTERRUPTED, exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
-    from toolexec.errors import ToolExecError
 
     shared, json_too = context.obj
     files = (*shared, *(config or ()))
@@ -84,7 +84,6 @@ def _install(
     from toolexec.config.build import state_directory
     from toolexec.config.clients import CLIENTS, Machine
     from toolexec.config.installing import plan_install, plan_undo
-    from toolexec.errors import ConfigurationError, MissingExtraError
 
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"--name {name!r} may have letters, digits, _ and -, and no more than 64 of them")
@@ -118,9 +117,7 @@ def _perform(
     screen: Screen, change: Change, state: Path, *, yes: bool, variables: dict[str, list[str]] | None = None
 ) -> int:
     """Show a change, ask, and make it."""
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.config.installing import apply_change
-    from toolexec.errors import ConfigurationError
 
     kept: Path | None = None
     if change.changes:
@@ -199,8 +196,6 @@ def _advice(client: Client, variables: dict[str, list[str]]) -> list[str]:
 
 def _print(screen: Screen, client: Client, name: str, entry: JSONDict, variables: list[str]) -> int:
     """Print what belongs into the client's file."""
-    from toolexec.cli.exit_codes import OK
-
     if client.toml and not screen.as_json:
         from toolexec.config.toml_edit import set_table
 
@@ -216,7 +211,6 @@ def _list(screen: Screen, name: str) -> int:
     """Show the clients: where their files are, and whether they are set up."""
     from rich.text import Text
 
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
     from toolexec.config.clients import CLIENTS, Machine
     from toolexec.model.visible import visible_line
@@ -246,7 +240,6 @@ def _list(screen: Screen, name: str) -> int:
 
 def _state(client: Client, scope: Scope, machine: Any, name: str) -> tuple[Path, str]:
     from toolexec.config.installing import entry_of
-    from toolexec.errors import ConfigurationError
 
     file = client.file(scope, machine)
     try:

@@ -12,6 +12,7 @@ from rich.text import Text
 from toolexec.cli.exit_codes import USAGE
 from toolexec.cli.options import AsJson
 from toolexec.cli.terminal import Screen
+from toolexec.errors import ConfigurationError
 from toolexec.model.visible import visible
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def new(
     The key is printed once, on stdout, and stored nowhere. What belongs in the configuration is printed on
     stderr, with the key's SHA-256 in place of the key.
     """
-    from toolexec.errors import ConfigurationError
     from toolexec.server.auth.credentials import hash_key, new_key
     from toolexec.server.auth.settings import ApiKey
 

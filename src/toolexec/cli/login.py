@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.backend.base import LoginBackend
@@ -69,8 +71,6 @@ def logout(
 
 
 async def _log_in(session: Session, name: str, scopes: list[str], *, device: bool, browser: bool, caller: str) -> int:
-    from toolexec.cli.exit_codes import OK
-
     screen = session.screen
     show = partial(_show, screen, browser=browser)
     status = await _backend(session, name).log_in(show, device=device, scopes=scopes, caller=caller)
@@ -104,8 +104,6 @@ def _for(caller: str) -> str:
 
 
 async def _log_out(session: Session, name: str, caller: str) -> int:
-    from toolexec.cli.exit_codes import OK
-
     found = await _backend(session, name).log_out(caller=caller)
     if session.screen.as_json:
         session.screen.document({"logged_out": found})
@@ -118,7 +116,6 @@ async def _log_out(session: Session, name: str, caller: str) -> int:
 def _backend(session: Session, name: str) -> LoginBackend:
     """Return the backend of this name; raises ConfigurationError for another, and for one that takes no login."""
     from toolexec.backend.base import LoginBackend
-    from toolexec.errors import ConfigurationError
     from toolexec.errors.hints import did_you_mean
 
     known = [each for each in session.ex.backends.list() if isinstance(each, LoginBackend)]

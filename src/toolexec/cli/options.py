@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from toolexec.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
@@ -65,7 +67,6 @@ def perform_command(
 
 def _exec_with_tools_if_any(files: Sequence[Path]) -> Exec:
     from toolexec.cli.sources import find_sources, load_exec
-    from toolexec.errors import ConfigurationError
     from toolexec.exec import Exec
 
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from toolexec.cli.exit_codes import OK
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ class _Found:
 
 def overview(files: tuple[Path, ...], *, as_json: bool) -> int:
     """Show what is set up, in a few lines, and return the exit code: OK also for settings with mistakes."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.terminal import Screen, only_results_on_stdout
 
     with only_results_on_stdout() as out:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.cli.exit_codes import OK, exit_code
+from toolexec.errors import ConfigurationError, MissingExtraError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
@@ -153,11 +154,9 @@ def with_settings(
     They come from the files and the environment, with the options before the command's name and those after it
     together; no tool is loaded. Ends the command with its exit code, after printing an error of toolexec.
     """
-    from toolexec.cli.exit_codes import OK, exit_code
     from toolexec.cli.serve import load_for_serving
     from toolexec.cli.terminal import Screen, only_results_on_stdout
     from toolexec.config.parts import sandbox_settings
-    from toolexec.errors import ToolExecError
     from toolexec.runtime.sandboxes import settings_of
 
     shared, json_too = context.obj
@@ -175,7 +174,6 @@ def with_settings(
 
 def _end(context: Any, error: MissingExtraError) -> NoReturn:
     """Print the error as commands do, and end with its exit code."""
-    from toolexec.cli.exit_codes import exit_code
     from toolexec.cli.terminal import Screen, only_results_on_stdout
 
     # The options of all commands are taken over only once the command is known: `obj` is that of a group within.

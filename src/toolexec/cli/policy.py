@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -93,7 +95,6 @@ def _nothing() -> Exec:
 def _load(config: Sequence[Path], *, needed: bool) -> LoadedConfig:
     from toolexec.cli.sources import find_sources
     from toolexec.config.load import load_settings
-    from toolexec.errors import ConfigurationError
 
     try:
         files = find_sources(config).files
@@ -105,8 +106,6 @@ def _load(config: Sequence[Path], *, needed: bool) -> LoadedConfig:
 
 
 async def _test(session: Session, *, files: Sequence[Path], config: Sequence[Path]) -> int:
-    from toolexec.cli.exit_codes import FAILED, OK
-
     loaded = _load(config, needed=True)
     cases = [(file, case) for file in files or [_usual_tests()] for case in _cases(file, loaded)]
     rules = _rules(loaded, [case for _, case in cases])
@@ -156,8 +155,6 @@ def _rules(loaded: LoadedConfig, cases: Sequence[PolicyCase]) -> EndpointRules:
 
 
 def _usual_tests() -> Path:
-    from toolexec.errors import ConfigurationError
-
     for name in _FILES:
         if Path(name).is_file():
             return Path(name)
@@ -169,7 +166,6 @@ def _usual_tests() -> Path:
 def _cases(file: Path, loaded: LoadedConfig) -> list[PolicyCase]:
     from toolexec.config.documents import read_document
     from toolexec.config.mistakes import Mistakes
-    from toolexec.errors import ConfigurationError
     from toolexec.errors.hints import did_you_mean
     from toolexec.run.policy_cases import read_cases
 
@@ -191,7 +187,6 @@ def _cases(file: Path, loaded: LoadedConfig) -> list[PolicyCase]:
 
 async def _suggest(session: Session, *, log: Path | None, since: str, conditions: bool, config: Sequence[Path]) -> int:
     from toolexec.cli.audit import audit_file
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.points_in_time import point_in_time
     from toolexec.cli.policy_diff import policy_diff
     from toolexec.config import parts

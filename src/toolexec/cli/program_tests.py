@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolexec.cassette.modes import CassetteMode
+from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.options import AsJson, Config, perform_command
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ def _nothing() -> Exec:
 
 
 async def _test(session: Session, *, place: Path, mode: CassetteMode, strict: bool, files: Sequence[Path]) -> int:
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.testing.program_tests import find_tests, run_test
 
     screen = session.screen

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -69,9 +72,6 @@ def _place(session: Session, directory: Path | None) -> Quarantine:
 
 
 async def _list(session: Session, *, directory: Path | None) -> int:
-    from dataclasses import asdict
-
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
     from toolexec.model.visible import visible_line
 
@@ -90,9 +90,6 @@ async def _list(session: Session, *, directory: Path | None) -> int:
 
 
 async def _show(session: Session, *, held: str, directory: Path | None) -> int:
-    from dataclasses import asdict
-
-    from toolexec.cli.exit_codes import OK
     from toolexec.model.visible import visible_json, visible_line
 
     found, screen = _place(session, directory).get(held), session.screen
@@ -106,9 +103,6 @@ async def _show(session: Session, *, held: str, directory: Path | None) -> int:
 
 
 async def _remove(session: Session, *, held: list[str], everything: bool, directory: Path | None) -> int:
-    from toolexec.cli.exit_codes import OK
-    from toolexec.errors import ConfigurationError
-
     place = _place(session, directory)
     if bool(held) == everything:
         raise ConfigurationError("name the answers to remove, or all of them with --all")

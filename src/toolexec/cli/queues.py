@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.journal import perform_with_journal
 from toolexec.cli.options import AsJson, Config
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -72,7 +74,6 @@ def read_run(file: str, words: Sequence[str]) -> ProgramSettings:
     """Return what a file has to run: which kind it is, its name says. Raises ConfigurationError."""
     from toolexec.cli.arguments import read_args, read_chain
     from toolexec.cli.code_input import CodeOptions, read_program
-    from toolexec.errors import ConfigurationError
 
     suffix = Path(file).suffix.lower()
     if suffix == ".workflow":
@@ -94,7 +95,6 @@ def read_run(file: str, words: Sequence[str]) -> ProgramSettings:
 
 
 async def _enqueue(session: Session, queue: str, file: str, words: Sequence[str], more: Any) -> int:
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import connect
 
     program = read_run(file, words)
@@ -108,7 +108,6 @@ async def _enqueue(session: Session, queue: str, file: str, words: Sequence[str]
 
 
 async def _show_queues(session: Session) -> int:
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
 
     found = await session.ex.runs.queues()

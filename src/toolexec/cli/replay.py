@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError, RunError, ToolExecError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -77,7 +79,6 @@ class _Wants:
 
 
 async def _replay(session: Session, run_id: str, wants: _Wants) -> int:
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.journal import use_journal
 
     use_journal(session.ex)
@@ -99,16 +100,11 @@ async def _replay(session: Session, run_id: str, wants: _Wants) -> int:
 
 def _code(debug: DebugSession) -> int:
     """Return FAILED where the program cannot be made again, or does something else than is recorded."""
-    from toolexec.cli.exit_codes import FAILED, OK
-    from toolexec.errors import RunError
-
     return FAILED if isinstance(debug.error, RunError) else OK
 
 
 async def _go(debug: DebugSession, words: str) -> None:
     """Move as a command says. Raises ConfigurationError for one that is not there."""
-    from toolexec.errors import ConfigurationError
-
     name, _, rest = words.strip().partition(" ")
     moves: dict[str, Callable[[], Awaitable[Stop]]] = {
         "s": debug.step,
@@ -137,8 +133,6 @@ async def _go(debug: DebugSession, words: str) -> None:
 
 async def _converse(session: Session, debug: DebugSession) -> None:
     """Do what is typed, line by line, until it is enough."""
-    from toolexec.errors import ToolExecError
-
     screen = session.screen
     screen.note(f"{debug.run.id}: {debug.run.kind}, {debug.run.state}; nothing is called. h lists the commands")
     shown: dict[str, str] = {"v": "vars", "vars": "vars", "a": "calls", "calls": "calls", "l": "source"}

@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolexec.cli.exit_codes import FAILED, OK, WAITING, code_of_run
+from toolexec.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.exec.diff import CallDiff, CallSide
@@ -30,7 +33,6 @@ class ForkWanted:
 
 async def fork(session: Session, wanted: ForkWanted) -> int:
     """Begin a new run as another one; WAITING where it wants an answer that nothing has."""
-    from toolexec.cli.exit_codes import WAITING, code_of_run
     from toolexec.cli.finding import connect
     from toolexec.cli.run_results import show_result
 
@@ -58,7 +60,6 @@ async def fork(session: Session, wanted: ForkWanted) -> int:
 
 async def diff(session: Session, run_a: str, run_b: str) -> int:
     """Compare two runs; FAILED where they differ in more than times."""
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.cli.tables import plain_table
 
     found = await session.ex.runs.diff(run_a, run_b)
@@ -100,7 +101,6 @@ def _side(side: CallSide | None) -> str:
 
 def _read_json(name: str) -> Any:
     from toolexec.cli.text_files import read_text
-    from toolexec.errors import ConfigurationError
 
     try:
         return json.loads(read_text(name))

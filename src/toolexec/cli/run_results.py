@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolexec.errors import RunWaitingError
+
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.exec.run_results import RunResult
@@ -16,7 +18,6 @@ def show_result(session: Session, run_id: str, result: RunResult) -> None:
     from toolexec.cli.code_output import Printed
     from toolexec.cli.tables import value_text
     from toolexec.code.types import CodeResult
-    from toolexec.errors import RunWaitingError
 
     if isinstance(result, CodeResult):
         Printed(session.screen).finish(result)

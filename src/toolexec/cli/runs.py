@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, NOT_RUN, OK, WAITING, code_of_run
 from toolexec.cli.journal import perform_with_journal as _perform
 from toolexec.cli.options import AsJson, Config
 from toolexec.cli.queues import add_queue_commands
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -144,7 +146,6 @@ def delete_command(context: typer.Context, run: RunID, config: Config = None, as
 
 async def list_runs(session: Session, state: State | None, limit: int) -> int:
     """Show the runs in the journal."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
 
     found = await session.ex.runs.list([state] if state is not None else [], limit=limit)
@@ -168,7 +169,6 @@ async def list_runs(session: Session, state: State | None, limit: int) -> int:
 
 async def show(session: Session, run_id: str) -> int:
     """Show one run with its calls."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
     from toolexec.cli.terminal import to_json
     from toolexec.exec.run_data import session_of
@@ -207,10 +207,8 @@ async def show(session: Session, run_id: str) -> int:
 
 async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bool) -> int:
     """Go on with one run, or with all that can; FAILED where one has failed, else WAITING where one waits again."""
-    from toolexec.cli.exit_codes import FAILED, OK, WAITING, code_of_run
     from toolexec.cli.finding import connect
     from toolexec.cli.run_results import show_result
-    from toolexec.errors import ConfigurationError
 
     if bool(run_id) == due:
         raise ConfigurationError("name one run, or say --due for all that can go on")
@@ -231,7 +229,6 @@ async def resume(session: Session, run_id: str, *, due: bool, accept_changes: bo
 
 async def work(session: Session) -> int:
     """Go on with runs until the command is stopped."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import connect
     from toolexec.cli.run_results import show_result
 
@@ -251,8 +248,6 @@ async def work(session: Session) -> int:
 
 async def send(session: Session, run_id: str, name: str, payload: str | None) -> int:
     """Send a signal; report whether the run waits for it."""
-    from toolexec.cli.exit_codes import OK
-
     waited = await session.ex.runs.signal(run_id, name, _payload(payload))
     if session.screen.as_json:
         session.screen.document({"run": run_id, "signal": name, "waited": waited})
@@ -265,8 +260,6 @@ async def send(session: Session, run_id: str, name: str, payload: str | None) ->
 
 async def cancel(session: Session, run_id: str) -> int:
     """Cancel a run; report whether it has ended."""
-    from toolexec.cli.exit_codes import OK
-
     ended = await session.ex.runs.cancel(run_id)
     if session.screen.as_json:
         session.screen.document({"run": run_id, "ended": ended})
@@ -277,7 +270,6 @@ async def cancel(session: Session, run_id: str) -> int:
 
 async def replay(session: Session, run_id: str) -> int:
     """Make a run again; FAILED where it diverges."""
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.cli.finding import connect
 
     await connect(session)
@@ -293,8 +285,6 @@ async def replay(session: Session, run_id: str) -> int:
 
 async def delete(session: Session, run_id: str) -> int:
     """Forget a run."""
-    from toolexec.cli.exit_codes import NOT_RUN, OK
-
     deleted = await session.ex.runs.delete(run_id)
     if session.screen.as_json:
         session.screen.document({"run": run_id, "deleted": deleted})

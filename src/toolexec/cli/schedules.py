@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from toolexec.cli.exit_codes import NOT_RUN, OK
 from toolexec.cli.journal import perform_with_journal
 from toolexec.cli.options import AsJson, Config
 from toolexec.cli.queues import ProgramFile, Words, moment_text, read_run
@@ -82,7 +83,6 @@ def pause_command(
 
 
 async def _list(session: Session) -> int:
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
 
     found = await session.ex.schedules.list()
@@ -105,7 +105,6 @@ async def _list(session: Session) -> int:
 
 
 async def _add(session: Session, name: str, file: str, words: Sequence[str], more: Any) -> int:
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import connect
 
     program = read_run(file, words)
@@ -119,8 +118,6 @@ async def _add(session: Session, name: str, file: str, words: Sequence[str], mor
 
 
 async def _changed(session: Session, name: str, change: Any, done: str) -> int:
-    from toolexec.cli.exit_codes import NOT_RUN, OK
-
     found: bool = await change
     if session.screen.as_json:
         session.screen.document({"schedule": name, "found": found})

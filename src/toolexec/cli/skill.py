@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK, code_of_run
 from toolexec.cli.options import AsJson, Config, Durable, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -116,7 +118,6 @@ def _perform(
 
 async def list_skills(session: Session) -> int:
     """Show the skills of the configuration."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.tables import plain_table
 
     found = session.ex.skills
@@ -136,7 +137,6 @@ async def list_skills(session: Session) -> int:
 
 async def plan_skill(session: Session, name: str, words: Sequence[str]) -> int:
     """Show what a run would call; raises InputValidationError for wrong inputs."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.workflow.plan import plan
 
     found = _find(session, name)
@@ -165,7 +165,6 @@ async def run_skill(session: Session, name: str, words: Sequence[str], durable: 
 
 async def _run_durably(session: Session, found: Skill, words: Sequence[str], durable: str) -> int:
     from toolexec.cli.code_output import show_failure
-    from toolexec.cli.exit_codes import code_of_run
     from toolexec.cli.finding import connect
     from toolexec.cli.journal import use_journal
     from toolexec.cli.tables import value_text
@@ -186,8 +185,6 @@ async def _run_durably(session: Session, found: Skill, words: Sequence[str], dur
 
 async def try_skills(session: Session, names: Sequence[str]) -> int:
     """Run tests, show their problems, and return FAILED where there are any."""
-    from toolexec.cli.exit_codes import FAILED, OK
-
     found = [_find(session, name) for name in names] or [*session.ex.skills.values()]
     listed = [fact for each in found for fact in _tried(session, each)]
     failed = sum(not fact["ok"] for fact in listed)
@@ -220,9 +217,7 @@ async def add_skills(session: Session, files: Sequence[Path], to: Path) -> int:
     Raises WorkflowCheckError for mistakes that the tools show, and ConfigurationError for a test that fails, a file
     that is there already, and a directory that cannot be written.
     """
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import connect
-    from toolexec.errors import ConfigurationError
 
     found = {to / file.name: _find(session, str(file)) for file in files}
     if len(found) < len(files):
@@ -240,7 +235,6 @@ async def add_skills(session: Session, files: Sequence[Path], to: Path) -> int:
 
 def _keep(to: Path, found: Mapping[Path, Skill]) -> None:
     """Write skills into a directory, all or none; raises ConfigurationError for another one that is there, too."""
-    from toolexec.errors import ConfigurationError
     from toolexec.process.atomic import replace_files
 
     try:
@@ -255,7 +249,6 @@ def _keep(to: Path, found: Mapping[Path, Skill]) -> None:
 
 def _accept(session: Session, found: Skill) -> None:
     """Raise what speaks against keeping a skill."""
-    from toolexec.errors import ConfigurationError
     from toolexec.workflow.checker import check
     from toolexec.workflow.findings import check_error
     from toolexec.workflow.trial import run_tests
@@ -274,7 +267,6 @@ def _find(session: Session, name: str) -> Skill:
 
     Raises ConfigurationError for an unknown one, and as `read_skill` does.
     """
-    from toolexec.errors import ConfigurationError
     from toolexec.errors.hints import did_you_mean
     from toolexec.exec.skills import read_skill
     from toolexec.workflow.skill import NAMESPACE

@@ -8,6 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from toolexec.cli.exit_codes import OK
+from toolexec.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.workflow.skill import Skill
@@ -26,8 +29,6 @@ async def export_skills(session: Session, to: Path, *, force: bool) -> int:
     What is there and says the same stays. Raises ConfigurationError for a file that says something else, unless *force*
     is set, and for a directory that cannot be written; then nothing was written.
     """
-    from toolexec.cli.exit_codes import OK
-    from toolexec.errors import ConfigurationError
     from toolexec.process.atomic import replace_files
 
     wanted = {to / _SHIPPED / _FILE: shipped_skill()}

@@ -10,6 +10,8 @@ from toolexec.cli.exit_codes import OK
 from toolexec.cli.finding import connect, connect_for, mention, unavailable, unavailable_data
 from toolexec.cli.session import Session
 from toolexec.cli.text_files import write_text
+from toolexec.discovery.index import get_tool
+from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.visible import visible_line
 
@@ -59,9 +61,6 @@ async def stubs(
 
 
 async def _chosen(session: Session, tool_ids: Sequence[str], namespaces: Sequence[str]) -> list[Tool]:
-    from toolexec.discovery.index import get_tool
-    from toolexec.discovery.view import browsable
-
     index = session.ex.index
     for tool_id in tool_ids:
         await connect_for(session, tool_id)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +66,6 @@ def tasks_file(given: Path | None, config: Sequence[Path] = (), endpoint: str = 
     from toolexec.config.build import TASKS_FILE, state_directory
     from toolexec.config.declared import read
     from toolexec.config.load import load_settings
-    from toolexec.errors import ConfigurationError
     from toolexec.errors.hints import did_you_mean
     from toolexec.server.settings import TaskSettings
 
@@ -153,8 +154,6 @@ def _perform(
 
 def show(session: Session, store: TaskStore | None, number: int) -> int:
     """Show the last *number* tasks; without a store there are none."""
-    from toolexec.cli.exit_codes import OK
-
     found = store.list_tasks(limit=number) if store is not None else []
     screen = session.screen
     if screen.as_json:
@@ -168,7 +167,6 @@ def show(session: Session, store: TaskStore | None, number: int) -> int:
 
 def get(session: Session, store: TaskStore | None, task_id: str) -> int:
     """Show one task. Raises ConfigurationError when there is none of that ID."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.terminal import to_json
 
     task = _find(store, task_id)
@@ -184,8 +182,6 @@ def get(session: Session, store: TaskStore | None, task_id: str) -> int:
 
 def cancel(session: Session, store: TaskStore | None, task_id: str) -> int:
     """Ask for the end of one task. Raises ConfigurationError when there is none of that ID."""
-    from toolexec.cli.exit_codes import FAILED, OK
-
     task = _find(store, task_id)
     asked = store is not None and store.cancel_task(task.id)
     screen = session.screen
@@ -197,8 +193,6 @@ def cancel(session: Session, store: TaskStore | None, task_id: str) -> int:
 
 
 def _find(store: TaskStore | None, task_id: str) -> StoredTask:
-    from toolexec.errors import ConfigurationError
-
     found = store.get_task(task_id) if store is not None else None
     if found is None:
         raise ConfigurationError(f"there is no task {task_id!r}, or it has expired; toolexec tasks list shows them")

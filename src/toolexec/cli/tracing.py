@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolexec.cli.arguments import read_json
 from toolexec.cli.code_input import CodeOptions, read_program, read_settings
 from toolexec.cli.code_output import show_failure
 from toolexec.cli.exit_codes import FAILED, OK
@@ -95,8 +96,6 @@ async def record_saved(session: Session, file: str, output: Path | None) -> int:
 
 def _read_result(file: str) -> CodeResult:
     """Return a result that --json has printed; raises ConfigurationError for a file that has none."""
-    from toolexec.cli.arguments import read_json
-
     try:
         return result_from(read_json(file))
     except InvalidRequestError as error:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from toolexec.cli.exit_codes import OK
 from toolexec.cli.options import AsJson, Config, perform_command
+from toolexec.errors import ConfigurationError
 from toolexec.process.caches import state_directory
 
 if TYPE_CHECKING:
@@ -109,7 +111,6 @@ async def _look(session: Session, pins: Pins) -> None:
 
 async def show(session: Session, pins: Pins, *, waiting: bool) -> int:
     """Show every remote tool that is remembered, or only those that wait to be accepted."""
-    from toolexec.cli.exit_codes import OK
     from toolexec.cli.finding import mention, unavailable, unavailable_data
     from toolexec.run.suspicion import warnings
 
@@ -138,7 +139,6 @@ async def diff(session: Session, pins: Pins, tool_id: str) -> int:
     """Show how definitions differ from the accepted ones: of one tool, or of all that wait."""
     from rich.text import Text
 
-    from toolexec.cli.exit_codes import OK
     from toolexec.model.visible import visible
 
     await _look(session, pins)
@@ -163,9 +163,6 @@ async def accept(session: Session, pins: Pins, tool_ids: list[str], *, everythin
     Raises ConfigurationError for no tools or tools together with *everything*, for one that was never seen, and when
     the file cannot be written.
     """
-    from toolexec.cli.exit_codes import OK
-    from toolexec.errors import ConfigurationError
-
     if everything == bool(tool_ids):
         raise ConfigurationError("name the tools to accept, or say --all; toolexec trust list shows which wait")
     await _look(session, pins)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolexec.cli.exit_codes import FAILED, OK, code_of_run
 from toolexec.cli.options import AsJson, Config, DryRun, Durable, OnError, perform_command
+from toolexec.errors import ConfigurationError, WorkflowSyntaxError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -150,7 +152,6 @@ async def check(session: Session, files: list[str]) -> int:
 
     Raises ConfigurationError for a file that cannot be read.
     """
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.cli.finding import connect, mention, unavailable, unavailable_data
     from toolexec.cli.text_files import read_text
 
@@ -180,7 +181,6 @@ async def check(session: Session, files: list[str]) -> int:
 def findings_of(session: Session, source: str) -> list[Finding]:
     """Return what is wrong with a workflow; a syntax error is the only finding."""
     from toolexec.durable.waits import IndexOfRun
-    from toolexec.errors import WorkflowSyntaxError
     from toolexec.workflow.checker import check as check_workflow
     from toolexec.workflow.findings import Finding
     from toolexec.workflow.mistakes import with_tool
@@ -203,7 +203,6 @@ async def run(session: Session, wanted: RunWanted) -> int:
     Raises WorkflowSyntaxError before anything runs, and ConfigurationError for a file that cannot be read.
     """
     from toolexec.cli.code_output import Printed, show_failure
-    from toolexec.cli.exit_codes import OK, code_of_run
     from toolexec.cli.tables import show_undone, value_text
     from toolexec.cli.text_files import read_text
     from toolexec.cli.workflow_runs import run_source
@@ -235,7 +234,6 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
 
     Raises WorkflowSyntaxError, with the file's name, and ConfigurationError, both before anything is written.
     """
-    from toolexec.cli.exit_codes import FAILED, OK
     from toolexec.cli.text_files import read_text
     from toolexec.workflow.formatter import format_workflow
 
@@ -259,7 +257,6 @@ async def reformat(session: Session, files: Sequence[str], *, check_only: bool) 
 async def from_chain(session: Session, file: str) -> int:
     """Print the workflow of a chain; raises InvalidChainError, and ConfigurationError for an unreadable file."""
     from toolexec.cli.arguments import read_chain
-    from toolexec.cli.exit_codes import OK
     from toolexec.workflow.formatter import format_workflow
     from toolexec.workflow.from_chain import from_chain as workflow_of
 
@@ -272,7 +269,6 @@ async def from_chain(session: Session, file: str) -> int:
 
 
 def _replace(contents: Mapping[Path, str]) -> None:
-    from toolexec.errors import ConfigurationError
     from toolexec.process.atomic import replace_files
 
     try:
