@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from toolexec.cli.exit_codes import FAILED, NOT_RUN, OK, WAITING, code_of_run
 from toolexec.cli.journal import perform_with_journal as _perform
 from toolexec.cli.options import AsJson, Config
-from toolexec.cli.queues import add_queue_commands
+from toolexec.cli.queues import add_queue_commands, moment_text
 from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ async def list_runs(session: Session, state: State | None, limit: int) -> int:
     for run in found:
         since = min((wait.since for wait in run.waits if wait.since), default=None)
         due = min((wait.due for wait in run.waits if wait.due is not None), default=None)
-        times = [_moment(each) if each is not None else "" for each in (since, due)]
+        times = [moment_text(each) for each in (since, due)]
         names = ", ".join(wait.name or wait.kind for wait in run.waits)
         table.add_row(run.id, run.kind, run.state, str(run.calls), run.caller, names, *times)
     session.screen.show(table)
@@ -177,7 +176,7 @@ async def show(session: Session, run_id: str) -> int:
     signals = [signal for signal in await session.ex.runs.signals(run_id) if not signal.taken_by]
     if session.screen.as_json:
         data = _facts(run) | {"source": run.source, "settings": dict(run.settings.get("given") or {})}
-        kept = [{"name": signal.name, "sent": _moment(signal.sent), "sender": signal.sender} for signal in signals]
+        kept = [{"name": signal.name, "sent": moment_text(signal.sent), "sender": signal.sender} for signal in signals]
         if parent := dict(run.settings.get("parent") or {}):
             data["parent"] = parent
         if place := session_of(run):
@@ -185,19 +184,19 @@ async def show(session: Session, run_id: str) -> int:
         data |= {"result": run.result, "calls": [_call(call) for call in calls], "signals": kept}
         session.screen.document(data)
         return OK
-    session.screen.note(f"{run.id}: {run.kind}, {run.state}, begun {_moment(run.created)}")
+    session.screen.note(f"{run.id}: {run.kind}, {run.state}, begun {moment_text(run.created)}")
     if parent := dict(run.settings.get("parent") or {}):
         session.screen.note(f"forked from {parent['id']} at call {parent['call']}")
     if place := session_of(run):
         after = f", after {place['previous']}" if place["previous"] else ""
         session.screen.note(f"program {place['number']} of a session{after}")
     for wait in run.waits:
-        times = f" since {_moment(wait.since)}" if wait.since else ""
-        times += f" until {_moment(wait.due)}" if wait.due is not None else ""
+        times = f" since {moment_text(wait.since)}" if wait.since else ""
+        times += f" until {moment_text(wait.due)}" if wait.due is not None else ""
         session.screen.note(f"waits for {wait.name or wait.kind}{times} {to_json(wait.details or {})}")
     for signal in signals:
         who = f" by {signal.sender}" if signal.sender else ""
-        session.screen.note(f"nothing has taken the signal {signal.name}, sent {_moment(signal.sent)}{who}")
+        session.screen.note(f"nothing has taken the signal {signal.name}, sent {moment_text(signal.sent)}{who}")
     table = plain_table(("Step", {}), ("Tool", {"overflow": "fold"}), ("State", {}))
     for call in calls:
         table.add_row(call.step, call.tool, call.state)
@@ -310,8 +309,8 @@ def _facts(run: RunRecord) -> JSONDict:
         "kind": run.kind,
         "state": run.state,
         "caller": run.caller,
-        "created": _moment(run.created),
-        "updated": _moment(run.updated),
+        "created": moment_text(run.created),
+        "updated": moment_text(run.updated),
         "calls": run.calls,
         "waits": [wait_to_json(wait) for wait in run.waits],
         **({"queue": run.queue, "priority": run.priority} if run.queue else {}),
@@ -320,7 +319,3 @@ def _facts(run: RunRecord) -> JSONDict:
 
 def _call(call: CallRecord) -> JSONDict:
     return {"step": call.step, "tool": call.tool, "state": call.state, "outcome": call.outcome}
-
-
-def _moment(seconds: float | None) -> str:
-    return datetime.fromtimestamp(seconds or 0, UTC).isoformat(timespec="seconds")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.backend.mcp.files import read_mcp_server
 from toolexec.config.backend_files import FileChange, check_version, plan_add, plan_remove, version_of
 from toolexec.errors import BackendUnavailableError, ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject
@@ -83,7 +84,6 @@ class FileAdmin:
 
     async def _ask(self, name: str, entry: JSONObject, file: Path) -> None:
         """Raise BackendUnavailableError unless the server answers, or needs a login."""
-        from toolexec.backend.mcp.files import read_mcp_server
         from toolexec.config.build import server_backend
         from toolexec.config.load import secret_resolver
 

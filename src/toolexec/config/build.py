@@ -19,6 +19,7 @@ from toolexec.config.loaded import LoadedConfig
 from toolexec.config.python_files import PythonTools, located
 from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
+from toolexec.exec.options import Options
 from toolexec.process.caches import state_directory
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.settings import ContextSettings, ResultSettings
@@ -180,7 +181,6 @@ def build(
     CatalogueError for a file that no catalogue can be kept in.
     """
     from toolexec.exec import Exec
-    from toolexec.exec.options import Options
 
     python = PythonTools(loaded.python)
     own = python.ex

@@ -18,6 +18,7 @@ from toolexec.config.clients import CLIENTS, Machine
 from toolexec.config.documents import read_document
 from toolexec.config.mistakes import Mistakes
 from toolexec.errors import ConfigurationError
+from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 
@@ -124,7 +125,6 @@ def _take(
 ) -> DiscoveredServer:
     from toolexec.backend.mcp.files import read_mcp_server
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.model.ids import clean_segment
 
     found = DiscoveredServer(name=clean_segment(name), program=program, file=file, entry={})
     hiding = _Hiding(found, secrets)

@@ -19,7 +19,7 @@ from toolexec.config.queues import read_queues
 from toolexec.config.tools import read_tools
 from toolexec.config.toolsets import check_served, read_toolsets
 from toolexec.config.transforms import read_transforms
-from toolexec.errors import ConfigurationError
+from toolexec.errors import ConfigurationError, SecretError
 from toolexec.model.json_value import JSONDict
 
 if TYPE_CHECKING:
@@ -170,7 +170,6 @@ def _with_specs(layers: Layers, specs: Sequence[Path], mistakes: Mistakes) -> di
 def secret_resolver(settings: Settings) -> SecretResolver:
     """Return what fills in the references of servers and providers, with the sources that the settings allow."""
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.errors import SecretError
 
     def refuse(_: str) -> str:
         raise SecretError("secrets.providers does not allow this provider")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, ValidationError
 
+from toolexec.code.limits import Limits
 from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.declared import Block, keys_for, of, read, values_for
 from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.durable.journals import make_journal
+from toolexec.durable.record import Record
 from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.settings import (
     ApprovalSettings,
@@ -23,29 +28,26 @@ from toolexec.run.settings import (
     PolicySettings,
     RetrySettings,
 )
-from toolexec.runtime.remote.server_settings import TenantQuota
+from toolexec.runtime.remote.keys import SigningKey
+from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
+from toolexec.runtime.remote.server_settings import RuntimeServerSettings, TenantQuota
+from toolexec.runtime.remote.settings import RemoteSettings
+from toolexec.server.http import HttpSettings
+from toolexec.server.http.settings import check_exposure
+from toolexec.server.settings import ServeSettings, TaskSettings
 
 if TYPE_CHECKING:
-    from toolexec.code.limits import Limits
     from toolexec.config.blocks import AuthBlock
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
-    from toolexec.durable.record import Record
-    from toolexec.exec.options import Options
     from toolexec.run.code_shares import CodeShares
     from toolexec.run.gate import GatePart
     from toolexec.run.layers.cache import Cache
     from toolexec.run.layers.rate_limit import RateLimit
     from toolexec.run.policy import Policy, Rule
     from toolexec.runtime.egress.policy import Secret
-    from toolexec.runtime.remote.keys import SigningKey
-    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
-    from toolexec.runtime.remote.server_settings import RuntimeServerSettings
-    from toolexec.runtime.remote.settings import RemoteSettings
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.server.auth import ApiKey, AuthSettings
-    from toolexec.server.http import HttpSettings
-    from toolexec.server.settings import ServeSettings
 
 __all__ = [
     "api_key",
@@ -229,8 +231,6 @@ def auth_of(block: AuthBlock, *, has_jwt: bool, has_sign_in: bool) -> AuthSettin
 
 def http_settings(loaded: LoadedConfig) -> HttpSettings:
     """Return how the server listens; raises ConfigurationError."""
-    from toolexec.server.http import HttpSettings
-
     settings = loaded.settings
     # Not `read(ServeSettings, ...)`, which would look at keys that are still references to secrets.
     return read(HttpSettings, settings.http, settings.server, sse=settings.get("server.transport") == "sse")
@@ -238,8 +238,6 @@ def http_settings(loaded: LoadedConfig) -> HttpSettings:
 
 def serve_settings(loaded: LoadedConfig) -> ServeSettings:
     """Return what the server offers; raises ConfigurationError."""
-    from toolexec.server.settings import ServeSettings, TaskSettings
-
     settings = loaded.settings
     return read(
         ServeSettings,
@@ -258,8 +256,6 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
     Raises ConfigurationError, and InvalidLimitsError for limits of code.
     """
     from dataclasses import replace
-
-    from toolexec.exec.options import Options
 
     paths = {
         name: f"{block}.{called}"
@@ -288,16 +284,12 @@ def exec_options(loaded: LoadedConfig, base: Options, *, only_given: bool = Fals
 
 def record(loaded: LoadedConfig) -> Record | None:
     """Return which runs are recorded; None where none are, or nothing is said of that."""
-    from toolexec.durable.record import Record
-
     found = read(Record, loaded.settings.record)
     return found if found.share else None
 
 
 def code_limits(loaded: LoadedConfig) -> Limits | None:
     """Return the limits of code; None where there are none. Raises InvalidLimitsError."""
-    from toolexec.code.limits import Limits
-
     given = values_for(Limits, loaded.settings.limits)
     return Limits(**given) if any(given.values()) else None
 
@@ -305,8 +297,6 @@ def code_limits(loaded: LoadedConfig) -> Limits | None:
 def journal(loaded: LoadedConfig) -> Journal | DurableEngine:
     """Return the journal of a package or plugin that is set up; raises ConfigurationError for several ones, and as
     `make_journal`."""
-    from toolexec.durable.journals import make_journal
-
     kind, *others = loaded.journals
     if others:
         raise ConfigurationError(
@@ -358,8 +348,6 @@ def remote_settings(loaded: LoadedConfig) -> RemoteSettings | None:
     """Return where the remote runtimes are; None where there are none. Raises ConfigurationError."""
     if not loaded.settings.get("sandboxes.remote.endpoints"):
         return None
-    from toolexec.runtime.remote.settings import RemoteSettings
-
     return read(RemoteSettings, loaded.settings.sandboxes.remote)
 
 
@@ -367,8 +355,6 @@ def proxmox_settings(loaded: LoadedConfig) -> ProxmoxSettings | None:
     """Return which containers of Proxmox VE run code; None where there are none. Raises ConfigurationError."""
     if not loaded.settings.get("sandboxes.proxmox.url"):
         return None
-    from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
-
     return read(ProxmoxSettings, loaded.settings.sandboxes.proxmox)
 
 
@@ -389,10 +375,7 @@ class _QuotaEntry(Block):
 
 def remote_key(data: Mapping[str, object]) -> SigningKey:
     """Return a key of remote runtimes, with the values of its references; raises ConfigurationError."""
-    from datetime import UTC, datetime
-
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.runtime.remote.keys import SigningKey
 
     entry = _entry(_RemoteKeyEntry, data, "a key of a remote runtime")
     resolver, name = SecretResolver(), f"the key {entry['id']} of a remote runtime"
@@ -410,7 +393,6 @@ def remote_key(data: Mapping[str, object]) -> SigningKey:
 def runtime_server_settings(loaded: LoadedConfig) -> RuntimeServerSettings:
     """Return how sandboxes are lent to other machines; raises ConfigurationError."""
     from toolexec.backend.secrets import SecretResolver
-    from toolexec.runtime.remote.server_settings import RuntimeServerSettings
 
     block = loaded.settings.runtime_server
     values = values_for(RuntimeServerSettings, block)
@@ -479,14 +461,10 @@ def _check_each(loaded: LoadedConfig, path: str, make: Callable[[Any], Any], mis
 
 
 def _options(loaded: LoadedConfig) -> Any:
-    from toolexec.exec.options import Options
-
     return exec_options(loaded, Options())
 
 
 def _check_serving(loaded: LoadedConfig, mistakes: Mistakes) -> None:
-    from toolexec.server.http.settings import check_exposure
-
     try:
         settings = serve_settings(loaded)
         if settings.transport != "stdio":

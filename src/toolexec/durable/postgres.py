@@ -8,8 +8,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.durable.queues_sql import QueuedSQLJournal
 from toolexec.durable.sql import DAY, Execute
@@ -120,14 +119,6 @@ class PostgresJournal(QueuedSQLJournal):
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _now(self) -> float:
         return time.time() + self._ahead

@@ -8,7 +8,8 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from types import TracebackType
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState, Signal, Snapshot, Wait
 from toolexec.durable.rows import (
@@ -114,6 +115,14 @@ class SQLJournal(ABC):
     @abstractmethod
     def _now(self) -> float:
         """Return the seconds since 1970 by the clock that all processes have in common."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     # -- runs ---------------------------------------------------------------------------------------------------
 

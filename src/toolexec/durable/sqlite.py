@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 from toolexec.durable.flush import Flusher
 from toolexec.durable.queues_sql import QueuedSQLJournal
@@ -124,14 +123,6 @@ class SQLiteJournal(QueuedSQLJournal):
             self._flusher.close()
             if database is not None:
                 database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _now(self) -> float:
         return self._now_by()

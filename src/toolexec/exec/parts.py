@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
+from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facade import Discovery
 from toolexec.errors import ConfigurationError
 from toolexec.exec.adding import Adding
@@ -264,7 +265,6 @@ class Parts:
 def _transforms(options: Options, discovery: Discovery) -> Transforms | None:
     if not options.transforms and not (options.own_gate is not None and options.own_gate.is_live):
         return None
-    from toolexec.discovery.examples import ToolExample
     from toolexec.model.transform import Transforms
 
     def keep_examples(tool_id: str, examples: Sequence[JSONObject]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolexec.discovery.view import DocsView
 from toolexec.model.call import ToolCall
 from toolexec.model.origin import current_origin
 from toolexec.run.resolve import Resolver
@@ -47,8 +48,6 @@ class Scope:
                 bindings_resolver=options.bindings_resolver,
             )
             return
-        from toolexec.discovery.view import DocsView
-
         members, view = toolset.on(everything), toolset.view(everything)
         self._members = members
 
