@@ -48,9 +48,11 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "places": lambda: ExecutionError("no", tool_id=5, backend=b"x", op=1),  # type: ignore[arg-type]
     "day": lambda: ExecutionError("no", details={"on": date(2026, 1, 31), "all": {2}, "error": ValueError("x")}),
     "numbers": lambda: ExecutionError("no", details={"share": float("nan"), "raw": b"\xff"}),
+    "closed": lambda: ExecutionError("the ticket is closed", code="closed", details={"ticket": 7}),
+    "limit": lambda: ExecutionError("one order a day", code="limit_exceeded"),
     "unavailable": lambda: BackendUnavailableError("down", details={"on": date(2026, 1, 31)}),
 }
-OF_A_PROVIDER = ("done", "exception", "unreadable", "day")
+OF_A_PROVIDER = ("done", "exception", "unreadable", "day", "closed", "limit")
 STATED = {
     "done": Outcome.DONE,
     "misspelt": Outcome.UNKNOWN,

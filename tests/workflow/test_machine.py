@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from tests.workflow.running import program_of, run, step
 
-from toolexec.errors import CodeError, InputValidationError, LimitExceededError, ToolExecError, WorkflowCheckError
+from toolexec.errors import (
+    ClosedError,
+    CodeError,
+    InputValidationError,
+    LimitExceededError,
+    ToolExecError,
+    WorkflowCheckError,
+)
 from toolexec.run.large import Budget
 from toolexec.workflow.compiler import compile_workflow
 from toolexec.workflow.functions import FUNCTIONS
@@ -190,6 +197,17 @@ def test_retry_repeats_nothing_else(body: str) -> None:
     ran = step(f"retry 5 {{ {body} }}")
     assert ran.error is not None
     assert ran.pauses == []
+
+
+def test_a_call_that_was_stopped_by_closing_ends_the_run_with_that() -> None:
+    """No limit is exceeded where what makes a call is closed, and nothing catches it."""
+    machine = Machine(program_of("\ntry { run('a') } catch { run('b') }"), now=0)
+    [call] = machine.advance().calls
+    machine.fail(call.key, ClosedError("it was closed"))
+    ended = machine.advance()
+    assert isinstance(ended, Finished)
+    assert isinstance(ended.error, ClosedError)
+    assert ended.error.details == {"line": 2, "column": 7}
 
 
 def test_the_first_failure_cancels_the_others() -> None:

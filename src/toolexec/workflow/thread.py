@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from toolexec.errors import CodeError, LimitExceededError, ToolExecError
+from toolexec.errors import ClosedError, CodeError, LimitExceededError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.workflow.values import OperationError, TooLargeError, Value
 
@@ -14,7 +14,8 @@ Entry: TypeAlias = JSONDict
 """A block that a thread is in: its `kind` (for, while, try, retry, group), the `height` of the stack below it, and what
 it needs to go on. Plain data, but for a `range` that a loop goes over."""
 
-_UNCAUGHT: Final = frozenset({"limit_exceeded", "tool_call_limit", "chain_step_limit", "code_timeout", "closed"})
+_UNCAUGHT: Final = LimitExceededError, ClosedError
+"""By class, as a tool may fail with any code of its own, such as `closed`."""
 _OWN: Final = frozenset({"values", "results", "skipped", "out"})
 
 
@@ -49,7 +50,7 @@ class Fault:
         fault = cls(str(error), error.code, line, column)
         fault.code, fault.tool, fault.retryable = error.code, error.tool_id or tool, error.retryable
         fault.details = to_json_lossy(error.details)
-        fault.is_final = isinstance(error, LimitExceededError) or error.code in _UNCAUGHT
+        fault.is_final = isinstance(error, _UNCAUGHT)
         fault.cause = error
         return fault
 
@@ -75,7 +76,7 @@ class Fault:
         """Return the error with which the workflow ends when nothing catches it."""
         if self.is_final:
             where = {"line": self.line, "column": self.column}
-            if isinstance(self.cause, LimitExceededError):
+            if isinstance(self.cause, _UNCAUGHT):
                 self.cause.details |= where
                 return self.cause
             return LimitExceededError(
