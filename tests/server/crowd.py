@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
@@ -165,7 +166,8 @@ JSON_HEADERS = {"accept": "application/json, text/event-stream", "content-type":
 class Crowd:
     """Callers that call now and then, each with a connection of its own, every second one in a session of the older
     era; each calls the *tools* in turn. `answered` counts their calls, `errors` what was wrong with some, `took` is how
-    many seconds each took."""
+    many seconds each took. `kinds` counts the errors by who made them: an answer of the server, by its status, or the
+    client, by what it raised and where. `late` is how many seconds the client itself began each call too late."""
 
     url: str
     callers: list[str]
@@ -173,6 +175,8 @@ class Crowd:
     answered: Counter[str] = field(default_factory=Counter[str])
     errors: list[str] = field(default_factory=list[str])
     took: list[float] = field(default_factory=list[float])
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    late: list[float] = field(default_factory=list[float])
 
     async def __aenter__(self) -> Self:
         """Connect them all."""
@@ -214,10 +218,12 @@ class Crowd:
             answer = await client.post(self.url, content=body, headers=headers)
         except httpx2.HTTPError as error:
             self.errors.append(f"{name}: {type(error).__name__}: {error}")
+            self.kinds[f"the client: {_raised(error)}"] += 1
             return
         self.took.append(perf_counter() - began)
         if answer.status_code != 200 or text not in answer.text or '"isError":true' in answer.text:
             self.errors.append(f"{name}: {answer.status_code} {answer.text[:300]}")
+            self.kinds[f"the server: {answer.status_code}"] += 1
         else:
             self.answered[name] += 1
 
@@ -228,7 +234,18 @@ class Crowd:
         async def work(place: int, name: str) -> None:
             begin = asyncio.get_running_loop().time() + pause * place / len(self.callers)
             for number in range(each):
-                await asyncio.sleep(begin + number * pause - asyncio.get_running_loop().time())
+                due = max(begin + number * pause, asyncio.get_running_loop().time())
+                await asyncio.sleep(due - asyncio.get_running_loop().time())
+                self.late.append(asyncio.get_running_loop().time() - due)
                 await self.call(name, number)
 
         await asyncio.gather(*(work(place, name) for place, name in enumerate(self.callers)))
+
+
+def _raised(error: Exception) -> str:
+    """Return what the client raised first, and where."""
+    first: BaseException = error
+    while (before := first.__cause__ or first.__context__) is not None:
+        first = before
+    at = traceback.extract_tb(first.__traceback__)[-1]
+    return f"{type(error).__name__}, from {type(first).__name__} in {Path(at.filename).name}:{at.name}"

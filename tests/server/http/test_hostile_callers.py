@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -43,3 +44,16 @@ async def test_the_hostile_caller_is_served_afterwards(server: Server) -> None:
         await crowd.calls(2)
     assert crowd.errors == []
     assert key_of(HOSTILE) not in server.log
+
+
+async def test_an_error_says_who_made_it(server: Server) -> None:
+    """What the server answers is told from what the client raises on its own, with its kind and where that was."""
+    async with Crowd(server.url, ["no-caller"]) as refused:
+        await refused.calls(1)
+    assert refused.kinds == {"the server: 401": 1}
+    with socket.socket() as unused:  # bound, and does not listen
+        unused.bind(("127.0.0.1", 0))
+        async with Crowd(f"http://127.0.0.1:{unused.getsockname()[1]}/mcp", CALLERS[:1]) as alone:
+            await alone.calls(1)
+    (kind,) = alone.kinds
+    assert kind.startswith("the client: ConnectError, from ConnectionRefusedError in ")
