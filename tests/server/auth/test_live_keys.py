@@ -6,7 +6,7 @@ import pytest
 
 from toolexec.errors import ConfigurationError
 from toolexec.server.auth import ApiKey, AuthSettings, LiveKeys
-from toolexec.server.auth.credentials import BadCredentialError, hash_key
+from toolexec.server.auth.credentials import BadCredentialError, caller_of, hash_key
 
 ANN, BOB = (ApiKey(id=name, sha256=hash_key(name)) for name in ("ann", "bob"))
 
@@ -32,3 +32,12 @@ def test_keys_that_contradict_each_other_change_nothing() -> None:
         keys.replace([BOB, BOB])
     assert keys.identify("ann").caller.id == "ann"
     assert len(keys) == 1
+
+
+def test_a_caller_whose_key_has_expired_is_none_any_more() -> None:
+    """Calls under way of a key go on until the moment from which it is refused, and no longer."""
+    over = ApiKey(id="ann", sha256=ANN.sha256, expires="2020-01-31")
+    lasts = ApiKey(id="bob", sha256=BOB.sha256, expires="2999-01-31")
+    keys = LiveKeys(AuthSettings(api_keys=(over, lasts)))
+    assert keys.present(caller_of(over)) is None
+    assert keys.present(caller_of(lasts)) == caller_of(lasts)

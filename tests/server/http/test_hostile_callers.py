@@ -47,7 +47,7 @@ async def test_the_hostile_caller_is_served_afterwards(server: Server) -> None:
 
 
 async def test_an_error_says_who_made_it(server: Server) -> None:
-    """What the server answers is told from what the client raises on its own, with its kind and where that was."""
+    """Errors that the server answers and those of the client alone are counted apart, by their kinds."""
     async with Crowd(server.url, ["no-caller"]) as refused:
         await refused.calls(1)
     assert refused.kinds == {"the server: 401": 1}

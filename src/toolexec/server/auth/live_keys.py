@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ class LiveKeys:
         self._auth = auth
         self.identify: Callable[[str], Identity] = ApiKeys(auth.api_keys).identify
         """Returns who has a key; raises BadCredentialError."""
-        self._callers = {key.id: caller_of(key) for key in auth.api_keys}
+        self._known = {key.id: (key.expires_at(), caller_of(key)) for key in auth.api_keys}
         self._out: set[str] = set()
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
@@ -32,17 +33,17 @@ class LiveKeys:
         return len(self._auth.api_keys)
 
     def __contains__(self, caller_id: object) -> bool:
-        return caller_id in self._callers
+        return caller_id in self._known
 
     def present(self, caller: Caller) -> Caller | None:
-        """Return the caller with what its key gives it now; None where that was taken out. Others are returned as they
-        are, as is one with a key that there was not since the start."""
+        """Return the caller with what its key gives it now; None where that was taken out or has expired. Others are
+        returned as they are, as is one with a key that there was not since the start."""
         if caller.method != API_KEY:
             return caller
-        known = self._callers.get(caller.id)
-        if known is None:
+        if caller.id not in self._known:
             return None if caller.id in self._out else caller
-        return replace(known, endpoint=caller.endpoint)
+        expires, known = self._known[caller.id]
+        return replace(known, endpoint=caller.endpoint) if time.time() < expires else None
 
     def on_removed(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Have *listener* receive the IDs of the keys that were taken out or changed."""
@@ -60,7 +61,7 @@ class LiveKeys:
         """
         gone, auth = self.gone(keys), replace(self._auth, api_keys=tuple(keys))
         self._auth, self.identify = auth, ApiKeys(auth.api_keys).identify
-        self._callers = {key.id: caller_of(key) for key in auth.api_keys}
+        self._known = {key.id: (key.expires_at(), caller_of(key)) for key in auth.api_keys}
         self._out |= gone
         if gone:
             for listener in self._listeners:
