@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
-from toolexec.runtime.images.resolver import POLICIES, Reference, check_pin, missing_image, next_step, parse_reference
+from toolexec.runtime.images.resolver import PullPolicy, Reference, check_pin, missing_image, next_step, parse_reference
 
 DIGEST = f"sha256:{'ab' * 32}"
 
@@ -84,7 +86,7 @@ def test_no_text_passes_that_could_be_anything_else_than_a_name(text: str) -> No
 def test_what_to_do_about_an_image() -> None:
     steps = {
         (policy, present): next_step(policy, present=present)  # type: ignore[arg-type]
-        for policy in POLICIES
+        for policy in get_args(PullPolicy)
         for present in (False, True)
     }
     assert steps == {
@@ -97,7 +99,7 @@ def test_what_to_do_about_an_image() -> None:
     }
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", get_args(PullPolicy))
 def test_what_the_store_has_is_never_pulled(policy: str) -> None:
     assert next_step(policy, present=False, stored=True) == "load"  # type: ignore[arg-type]
     assert next_step(policy, present=True, stored=True) == "use"  # type: ignore[arg-type]

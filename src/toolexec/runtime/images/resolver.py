@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 
-__all__ = ["POLICIES", "PullPolicy", "Reference", "Step", "check_pin", "missing_image", "next_step", "parse_reference"]
+__all__ = ["PullPolicy", "Reference", "Step", "check_pin", "missing_image", "next_step", "parse_reference"]
 
 PullPolicy: TypeAlias = Literal["never", "missing", "always"]
 """When an image is fetched from its registry: `never`, when it is `missing` here, or `always`."""
-POLICIES: Final[tuple[str, ...]] = get_args(PullPolicy)
 
 Step: TypeAlias = Literal["use", "load", "pull", "refuse"]
 """How to come by an image: use the engine's own, load it from our store, pull it from its registry, or not at all."""
