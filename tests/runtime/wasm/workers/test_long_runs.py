@@ -161,7 +161,7 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
 
 @pytest.mark.full
 async def test_a_program_that_runs_alone_is_apart_where_it_should_be(python: PythonLanguage, workers: Workers) -> None:
-    """It is in this process otherwise, where nothing could make it give way."""
+    """Otherwise it stays in this process, where nothing could make it give way."""
     kit = Kit()
     python.company = 1
 
