@@ -48,9 +48,9 @@ async def test_the_hostile_caller_is_served_afterwards(server: Server) -> None:
 
 async def test_an_error_says_who_made_it(server: Server) -> None:
     """Errors that the server answers and those of the client alone are counted apart, by their kinds."""
-    async with Crowd(server.url, ["no-caller"]) as refused:
+    async with Crowd(server.url.replace("/mcp", "/elsewhere"), CALLERS[:1]) as refused:
         await refused.calls(1)
-    assert refused.kinds == {"the server: 401": 1}
+    assert refused.kinds == {"the server: 404": 1}
     with socket.socket() as unused:  # bound, and does not listen
         unused.bind(("127.0.0.1", 0))
         async with Crowd(f"http://127.0.0.1:{unused.getsockname()[1]}/mcp", CALLERS[:1]) as alone:
