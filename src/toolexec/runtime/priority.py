@@ -11,6 +11,6 @@ GIVES_WAY: Final[ContextVar[bool]] = ContextVar("toolexec_gives_way", default=Fa
 """True for programs that leave the cores to all others from their start on. Who runs those of several tenants sets it
 for what a tenant has beyond its part; a sandbox that knows no priorities takes no notice."""
 APART: Final[ContextVar[bool]] = ContextVar("toolexec_apart", default=False)
-"""True for programs that run in another process than this one, where the sandbox has one for them: what one tenant's
-program does to its process must not reach the others, and only there can a program that computes for long be made to
-give way."""
+"""True for programs that run in another process than this one, where the sandbox has one ready for them: what the
+program of one tenant does to its process must not reach the others, and only there can a program that computes for long
+be made to give way."""
