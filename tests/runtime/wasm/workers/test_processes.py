@@ -110,3 +110,10 @@ def test_one_that_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_environment_is_not_passed_on(worker: WorkerProcess) -> None:
     """Only what the interpreter needs to load."""
     assert psutil.Process(worker.pid).environ().keys() <= {"LD_LIBRARY_PATH", "LC_CTYPE"}
+
+
+def test_priorities_are_those_of_its_host(worker: WorkerProcess) -> None:
+    """A worker is in the session of its host, as the kernel compares priorities within a session alone
+    (`sched_autogroup`), but in a process group of its own: Ctrl-C is for the host."""
+    assert os.getsid(worker.pid) == os.getsid(0)
+    assert os.getpgid(worker.pid) == worker.pid

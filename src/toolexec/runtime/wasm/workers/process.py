@@ -53,7 +53,7 @@ class WorkerProcess:
 
     It gets the open file of the compiled *program* and two sockets, and none of this process's input, other
     descriptors, or environment, but for the path of the interpreter's libraries. It dies with this process. Where it
-    *ranks* its programs, those that compute for long give way to the others.
+    *ranks* its programs, those that compute for long give way to the others, and to this process.
     Constructing it starts it, and blocks until it is ready. Raises OSError when it cannot be started, and
     WorkerLostError when it ends before it is ready.
     """
@@ -87,7 +87,7 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno(), program],
                 env={name: os.environ[name] for name in _NEEDED if name in os.environ},
                 cwd="/",
-                start_new_session=True,
+                process_group=0,  # not a session: Linux gives each its share, in which priorities count, and not beyond
             )
         except BaseException:
             self._hang_up()
