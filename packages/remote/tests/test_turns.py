@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from aiohttp import WSMessage, WSMsgType
-from packages.remote.tests.servers import KEY
+from packages.remote.tests.servers import KEY, OTHER
 from tests.waiting import PATIENCE, until
 
+from toolexec.remote import RuntimeServerSettings, SigningKey, TenantQuota
 from toolexec_remote.messages import RemoteMessage, encode_remote
 from toolexec_remote.server.duplex_connection import DuplexConnection
+from toolexec_remote.server.rounds import Rounds
+from toolexec_remote.server.shares import Shares
 
 
 class Roomy:
@@ -54,16 +57,21 @@ class Roomy:
         return WSMessage(self._kind, encode_remote(resume), None)
 
 
-def connected(socket: Any) -> DuplexConnection:
+def shared() -> Shares:
+    """Return what two tenants share, who may send as fast as they can."""
+    return Shares(RuntimeServerSettings(keys=[KEY, OTHER], quota=TenantQuota(messages=0)))
+
+
+def connected(socket: Any, shares: Shares | None = None, key: SigningKey = KEY) -> DuplexConnection:
     """Return a connection of a server that knows no runs, over this socket."""
     service: Any = SimpleNamespace(
-        shares=SimpleNamespace(sending=None, pause=lambda _: 0.0),
+        shares=shares or shared(),
         metrics=SimpleNamespace(resumed=lambda: None),
         incarnation=SimpleNamespace(id="here"),
         recall=lambda *_: None,
     )
-    shared: Any = SimpleNamespace(service=service, runs=SimpleNamespace(find=lambda *_: None))
-    connection = DuplexConnection(shared, socket, KEY, "/v1/execute/connect")
+    common: Any = SimpleNamespace(service=service, runs=SimpleNamespace(find=lambda *_: None))
+    connection = DuplexConnection(common, socket, key, "/v1/execute/connect")
     connection._is_greeted = True
     return connection
 
@@ -82,23 +90,63 @@ async def most_between_turns(work: Any, done: Callable[[], int], total: int) -> 
 
 
 async def test_it_sends_little_at_a_time() -> None:
-    """Everything else has its turn after a few messages, however much its socket takes."""
+    """Everything else has its turn after a message, however much its socket takes."""
     socket = Roomy()
     connection = connected(socket)
     for number in range(100):
         connection.put(RemoteMessage("gone", f"run-{number}"))
-    assert 0 < await most_between_turns(connection._send(), lambda: socket.sent, 100) <= 8
+    assert await most_between_turns(connection._send(), lambda: socket.sent, 100) == 1
 
 
 @pytest.mark.parametrize("kind", [WSMsgType.BINARY, WSMsgType.PING, WSMsgType.PONG])
 async def test_it_reads_little_at_a_time(kind: WSMsgType) -> None:
-    """Everything else has its turn after a few messages, however many have arrived, and of whatever kind."""
+    """Everything else has its turn after a message, however many have arrived, and of whatever kind."""
     socket = Roomy(kind, 100)
 
     def done() -> int:
         return socket.ponged if kind is WSMsgType.PING else socket.read
 
-    assert 0 < await most_between_turns(connected(socket)._read(), done, 100) <= 8
+    assert await most_between_turns(connected(socket)._read(), done, 100) <= 2  # one more waits for its turn
+
+
+async def test_many_connections_of_a_tenant_are_read_as_one() -> None:
+    """A tenant has one message read where another one has one, over whatever number of connections it sends them."""
+    shares, few, many = shared(), Roomy(arrived=20), [Roomy(arrived=100) for _ in range(30)]
+    reading = [
+        asyncio.create_task(connected(socket, shares, key)._read())
+        for socket, key in [*((socket, OTHER) for socket in many), (few, KEY)]
+    ]
+    await reading[-1]
+    read = [socket.read for socket in many]
+    assert sum(read) - 30 <= few.read + 2  # each has taken one more from its socket, which waits
+    assert max(read) - min(read) <= 2
+    for task in reading:
+        task.cancel()
+    await asyncio.wait(reading)
+
+
+async def test_a_tenant_that_is_alone_has_some_messages_done_at_once() -> None:
+    """Where there is no other tenant a round is shorter than the messages that have arrived, and not one of each."""
+    rounds, done = Rounds(lambda: False), list[int]()
+
+    async def take() -> None:
+        for number in range(100):
+            await rounds.turn("ann")
+            done.append(number)
+
+    assert await most_between_turns(take(), lambda: len(done), 100) == 4
+
+
+async def test_who_gives_up_its_turn_keeps_no_one_waiting() -> None:
+    """A connection that is lost while it waits for its turn leaves it to the next one."""
+    rounds = Rounds(lambda: True)
+    await rounds.turn("ann")
+    waiting = [asyncio.create_task(rounds.turn("ann")) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    waiting[1].cancel()
+    await asyncio.wait_for(waiting[2], PATIENCE)
+    await asyncio.wait_for(rounds.turn("ann"), PATIENCE)
 
 
 async def test_it_is_read_as_its_answers_are() -> None:

@@ -201,6 +201,7 @@ class RuntimeApp:
         account = self._identified(request).account  # others need not send a body
         if pause := self._service.shares.pause(account):
             await asyncio.sleep(pause)
+        await self._service.shares.reading.turn(account)
         body = await self._body(request)
         key = self._verified(request, body)
         wanted = read_request(body)

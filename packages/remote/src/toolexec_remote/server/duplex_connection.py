@@ -43,8 +43,6 @@ _HEAD_BYTES: Final = 200
 _CONTROL: Final = (WSMsgType.PING, WSMsgType.PONG)
 _MOST_CONTROL: Final = 10
 """How many pings may come before the first message."""
-_AT_ONCE: Final = 4
-"""How many messages a connection brings, or is sent, before the others have their turn."""
 _MOST_UNSENT: Final = 1000
 """How many messages a connection may have on its way out and still be read: what comes in is answered."""
 
@@ -108,16 +106,15 @@ class DuplexConnection:
 
     async def _read(self) -> None:
         """Take what comes, as fast as its tenant may send it and as it reads the answers. Raises ProtocolError."""
-        number, pause = 0, self._shared.service.shares.pause
+        shares = self._shared.service.shares
         async for message in self._socket:
             if self._is_closed:
                 return
             if self._door is not None and isinstance(message.data, bytes):
                 self._door.consumed(len(message.data))
-            number += 1
-            wait = pause(self.key.account)
-            if wait or not number % _AT_ONCE:  # where all of it is here already, nothing else would let the others
+            if wait := shares.pause(self.key.account):
                 await asyncio.sleep(wait)
+            await shares.reading.turn(self.key.account)
             if message.type is WSMsgType.BINARY:
                 self._take(message.data)
             elif message.type is WSMsgType.PING:
@@ -210,12 +207,9 @@ class DuplexConnection:
         }
 
     async def _send(self) -> None:
-        sent = 0
         while True:
             while self._outbox:
-                sent += 1
-                if not sent % _AT_ONCE:  # where the socket takes it all at once, nothing else would let them
-                    await asyncio.sleep(0)
+                await self._shared.service.shares.writing.turn(self.key.account)
                 message = self._outbox.popleft()
                 self._unsent -= len(message.body) + _HEAD_BYTES
                 self._has_room.set()

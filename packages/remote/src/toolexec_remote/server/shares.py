@@ -11,6 +11,7 @@ from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.remote import RuntimeServerSettings
+from toolexec_remote.server.rounds import Rounds
 
 __all__ = ["Pace", "Pool", "Shares"]
 
@@ -135,6 +136,10 @@ class Shares:
         """Bytes of requests that arrive, or are not over, and of what was not acknowledged."""
         self.sending = self._pool(max(1, settings.max_held // _SENDING), "held")
         """Bytes that are on their way out: copies of those above."""
+        self.reading = Rounds(lambda: self.is_shared)
+        """Messages, and requests by POST, that have arrived."""
+        self.writing = Rounds(lambda: self.is_shared)
+        """Messages on their way out."""
         self._paces: dict[str, Pace] = {}
 
     @property
