@@ -63,6 +63,7 @@ class Admission:
     the tenant whose places took the least time for its weight.
 
     Belongs to one event loop; *clock* is that of `time.monotonic`. Where *is_shared* is false there is one tenant only.
+    A tenant gets no place while *reads* says that it does not read its results; `fill` is to be called when it does.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Admission:
         quota_of: Callable[[str], TenantQuota],
         clock: Callable[[], float],
         is_shared: Callable[[], bool] = lambda: True,
+        reads: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.max_running = max_running
         self.max_queued = max_queued
@@ -79,6 +81,7 @@ class Admission:
         """Called when `running` or `queued` has changed."""
         self._quota_of = quota_of
         self._clock = clock
+        self._reads = reads
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._usual = 1.0  # seconds of a run
         self._virtual = 0.0  # the `used` of the tenant that got the last place
@@ -106,7 +109,7 @@ class Admission:
 
     def free_for(self, account: str) -> int:
         """Return how many of a tenant could run at once; 0 where it has its share of the places."""
-        return self.free if self._running.may_take(account) else 0
+        return self.free if self._running.may_take(account) and self._reads(account) else 0
 
     def enter(self, account: str) -> Ticket:
         """Return a place in the queue.
@@ -126,7 +129,7 @@ class Admission:
         ticket = Ticket(self, account)
         self._queued.take(account)
         tenant.waiting.append(ticket)
-        self._fill()
+        self.fill()
         return ticket
 
     def pace(self, account: str) -> None:
@@ -163,7 +166,8 @@ class Admission:
 
     def _may_run_but_for_room(self, name: str, tenant: _Tenant) -> bool:
         cap = tenant.quota.running
-        return bool(tenant.waiting) and not 0 < cap <= tenant.running and not self._running.may_take(name)
+        is_able = bool(tenant.waiting) and not 0 < cap <= tenant.running and self._reads(name)
+        return is_able and not self._running.may_take(name)
 
     def _tenant(self, account: str) -> _Tenant:
         tenant = self._tenants.get(account)
@@ -184,9 +188,9 @@ class Admission:
         elif ticket in tenant.waiting:
             tenant.waiting.remove(ticket)
             self._queued.give(ticket.account)
-        self._fill()
+        self.fill()
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Let in as many as there is room for."""
         while self.queued and (name := self._next()):
             tenant = self._tenants[name]
@@ -208,7 +212,7 @@ class Admission:
         for name, tenant in self._tenants.items():  # who got none for the longest time comes first
             tenant.count(now)
             used = tenant.used + self._usual * tenant.running / tenant.quota.weight
-            if tenant.waiting and used < least and self._running.may_take(name):
+            if tenant.waiting and used < least and self._running.may_take(name) and self._reads(name):
                 found, least = name, used
         return found
 

@@ -8,6 +8,7 @@ import json
 import re
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from time import time
 from typing import Final, Self
 
@@ -227,7 +228,8 @@ class RuntimeApp:
             with run.watcher.watched(self._settings.reconnect if given else 0.0):
                 if _wants_events(request):
                     proof = self._prover(key, wanted.run)
-                    return await _stream(request, run, run.watcher, int(number) if number.isdecimal() else 0, proof)
+                    after = int(number) if number.isdecimal() else 0
+                    return await _stream(request, run, run.watcher, after, proof, self._service.unread)
                 outcome = await run.ended()
         else:  # it is over, or came by a connection: there are no events of it
             outcome = run if isinstance(run, Outcome) else await run.ended()
@@ -238,19 +240,20 @@ class RuntimeApp:
     async def _answered(self, request: web.Request, outcome: Outcome, run_id: str, account: str) -> web.StreamResponse:
         """Send the response to a request whose run is over, when little else of its tenant is on its way."""
         size, sending = len(outcome.body), self._service.shares.sending
-        await sending.wait(account, size)
-        try:
-            if _wants_events(request):
-                response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
-                await response.prepare(request)
-                await response.write(_ending(outcome, f"{run_id}:1"))
-                return response
-            answer = _json(outcome.body, run_id)
-            await answer.prepare(request)
-            await answer.write_eof()
-            return answer
-        finally:
-            sending.give(account, size)
+        with self._service.unread(account, size):
+            await sending.wait(account, size)
+            try:
+                if _wants_events(request):
+                    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
+                    await response.prepare(request)
+                    await response.write(_ending(outcome, f"{run_id}:1"))
+                    return response
+                answer = _json(outcome.body, run_id)
+                await answer.prepare(request)
+                await answer.write_eof()
+                return answer
+            finally:
+                sending.give(account, size)
 
     def _prover(self, key: SigningKey, run: str) -> Callable[[], str]:
         """Return what proves that a run never started; it proves nothing of a run whose ID is not in its body, as that
@@ -431,7 +434,12 @@ class _Watching:
 
 
 async def _stream(
-    request: web.Request, run: RemoteRun, watcher: PostWatcher, after: int, prove: Callable[[], str]
+    request: web.Request,
+    run: RemoteRun,
+    watcher: PostWatcher,
+    after: int,
+    prove: Callable[[], str],
+    unread: Callable[[str, int], AbstractContextManager[None]],
 ) -> web.StreamResponse:
     """Send what happens as events: each has the ID `<run>:<number>`, and those up to *after* are left out."""
     with watcher.watched(0.0) as watching:
@@ -452,7 +460,8 @@ async def _stream(
                 sent += 1
                 await response.write(_event(kind, text, f"{run.id}:{sent}"))
             if run.outcome is not None and sent >= len(watcher.events):
-                await response.write(_ending(run.outcome, f"{run.id}:{sent + 1}", prove))
+                with unread(run.account, len(run.outcome.body)):
+                    await response.write(_ending(run.outcome, f"{run.id}:{sent + 1}", prove))
                 return response
             try:
                 async with asyncio.timeout(_COMMENT_SECONDS):

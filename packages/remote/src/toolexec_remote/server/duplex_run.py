@@ -82,6 +82,7 @@ class DuplexRun:
         self._connection: Connection | None = connection
         self._loop = asyncio.get_running_loop()
         self._held = 0  # bytes of what is not acknowledged, that its tenant has of those that are shared
+        self._unread = 0  # bytes of its result, until it is acknowledged
         self._printed: deque[tuple[Stream, str]] = deque()
         self._flush_is_due = False
         self._is_over = False
@@ -155,6 +156,8 @@ class DuplexRun:
 
     def _forget(self) -> None:
         self._give_back(0)
+        self._runs.service.note_read(self.account, self._unread)
+        self._unread = 0
         self._runs.drop(self)
         if self._away is not None:
             self._away.cancel()
@@ -258,6 +261,9 @@ class DuplexRun:
         is_spilled = not is_held and kind == "result" and self.run is not None and self._is_on_disk()
         message = self.link.send(kind, fields, body, keeps_body=not is_spilled)
         self._held += len(body) if is_held else 0
+        if kind == "result":
+            self._unread = len(body)
+            service.shares.unread.add(self.account, self._unread)
         if is_spilled and self.run is not None:
             service.forget(self.run)
             self.run = None

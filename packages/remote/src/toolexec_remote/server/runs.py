@@ -8,8 +8,8 @@ import logging
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, TypeVar
@@ -70,7 +70,12 @@ class RunService:
         self.shares = Shares(settings)
         self.past = PastRuns(settings.keeps, is_shared=lambda: self.shares.is_shared)
         self.admission = Admission(
-            settings.max_running, settings.max_queued, self.shares.quota_of, monotonic, lambda: self.shares.is_shared
+            settings.max_running,
+            settings.max_queued,
+            self.shares.quota_of,
+            monotonic,
+            lambda: self.shares.is_shared,
+            self.shares.reads,
         )
         self.draining = False
         self.building = False  # a sandbox is being made, which a first run would have to wait for
@@ -179,6 +184,21 @@ class RunService:
             return ""
         return self.incarnation.state(NEVER_STARTED, key_id, run_id)
 
+    def note_read(self, account: str, size: int) -> None:
+        """Note that a tenant has read so many bytes of a result, or will not any more."""
+        if size:
+            self.shares.unread.give(account, size)
+            self.admission.fill()
+
+    @contextmanager
+    def unread(self, account: str, size: int) -> Generator[None]:
+        """Count so many bytes of a result as not read, in the block."""
+        self.shares.unread.add(account, size)
+        try:
+            yield
+        finally:
+            self.note_read(account, size)
+
     def forget(self, run: RemoteRun) -> None:
         """Take a run that is over out of memory; the journal has it."""
         if run.outcome is not None and self._runs.get((run.account, run.id)) is run:
@@ -203,6 +223,8 @@ class RunService:
                 raise asyncio.CancelledError
             if ticket is not None:
                 await self._wait(run, ticket)
+            else:
+                await self.shares.unread.wait(run.account, 0)
             began = monotonic()
             self._record_start(run)
             run.state = "running"

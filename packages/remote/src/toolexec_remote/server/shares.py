@@ -20,6 +20,8 @@ _SHARE: Final = 4
 want everything get four ninths each, and a ninth stays free for the next one."""
 _SENDING: Final = 4
 """What part of the bytes that are held may be on their way out at once."""
+_UNREAD: Final = 16
+"""What part of so many bytes the results may have that a tenant has not read, before no more of its programs start."""
 _MOST_ANONYMOUS: Final = 256
 _LEAST_PAUSE: Final = 0.01
 """For how long at least a tenant is not read that sends too much: then some of its messages have their turns together,
@@ -85,6 +87,10 @@ class Pool:
                 self._waiting.discard(event)
         self._add(account, number)
 
+    def add(self, account: str, number: int) -> None:
+        """Count what a tenant has, whether it may have it or not; `may_take` says so from then on."""
+        self._add(account, number)
+
     def give(self, account: str, number: int = 1) -> None:
         """Give back what was taken."""
         if not number:
@@ -136,6 +142,8 @@ class Shares:
         """Bytes of requests that arrive, or are not over, and of what was not acknowledged."""
         self.sending = self._pool(max(1, settings.max_held // _SENDING), "held")
         """Bytes that are on their way out: copies of those above."""
+        self.unread = self._pool(max(1, settings.max_held // _UNREAD), "held")
+        """Bytes of results that were not acknowledged, be they in memory or on disk."""
         self.reading = Rounds(lambda: self.is_shared)
         """Messages, and requests by POST, that have arrived."""
         self.writing = Rounds(lambda: self.is_shared)
@@ -156,6 +164,10 @@ class Shares:
             lambda account: quota_of(account).weight,
             lambda: self.is_shared,
         )
+
+    def reads(self, account: str) -> bool:
+        """Return whether a tenant reads its results: while too many of them are on their way, none is made for it."""
+        return self.unread.may_take(account, 0)
 
     def hold(self, account: str, number: int, what: str) -> None:
         """Take bytes for a tenant; raises SandboxUnavailableError (`quota_exceeded`) where it has too many."""
