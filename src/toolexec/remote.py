@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import LANGUAGES, judged_kind
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
+    from toolexec.runtime.json_text import AS_JSON, JSONText
     from toolexec.runtime.priority import APART, GIVES_WAY
     from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
@@ -79,6 +80,7 @@ else:
         "toolexec.runtime.claims": ("claims_interrupt",),
         "toolexec.runtime.contract": ("ISOLATIONS",),
         "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
+        "toolexec.runtime.json_text": ("AS_JSON", "JSONText"),
         "toolexec.runtime.priority": ("APART", "GIVES_WAY"),
         "toolexec.runtime.protocol.messages": ("MAX_FRAME_BYTES", "REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
@@ -96,6 +98,7 @@ else:
 
 __all__ = [
     "APART",
+    "AS_JSON",
     "GIVES_WAY",
     "ISOLATIONS",
     "LANGUAGES",
@@ -109,6 +112,7 @@ __all__ = [
     "HostRule",
     "JSONDict",
     "JSONObject",
+    "JSONText",
     "JSONValue",
     "Lending",
     "NotJSONError",

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from packages.remote.tests.servers import OTHER, Client, runtime_server
 
+from toolexec.errors import SandboxFailedError
+from toolexec.remote import JSONText
 from toolexec.sandbox import CodeResult
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote.wire import encode_result
@@ -69,3 +71,12 @@ def test_other_threads_run_while_a_large_result_is_encoded(value: Any) -> None:
         sys.setprofile(None)
     assert json.dumps(value, separators=(",", ":")).encode() in body
     assert calls > 30
+
+
+def test_a_value_that_is_json_is_not_written_again() -> None:
+    """The response is the same as with the value that it stands for."""
+    value = {"a": ["é", 1.5, None], "result": {"value": None}}
+    text = JSONText(json.dumps(value, separators=(",", ":")).encode())
+    for error in (None, SandboxFailedError("lost")):
+        given = {"stdout": '{"result":{"value":null', "files": {"a.txt": b"a"}, "error": error}
+        assert encode_result(CodeResult(value=text, **given)) == encode_result(CodeResult(value=value, **given))

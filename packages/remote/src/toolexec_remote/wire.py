@@ -12,13 +12,14 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, cast
 
 from toolexec.errors import InvalidRequestError, ProtocolError, SandboxFailedError, ToolExecError
 from toolexec.remote import (
     JSONDict,
     JSONObject,
+    JSONText,
     JSONValue,
     NotJSONError,
     ToolCallRecord,
@@ -70,6 +71,8 @@ _ENFORCED: Final[Mapping[str, str]] = {
 }
 _FOLDED: Final = {name.lower(): ours for name, ours in _ENFORCED.items()}
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_NO_VALUE: Final = b'{"result":{"value":null'
+"""What each response begins with that has no value."""
 _MAX_ID: Final = 128
 _MAX_CAUSES: Final = 3
 _MAX_NOTE: Final = 200
@@ -227,11 +230,14 @@ def _gateway(data: JSONValue) -> GatewayAddress | None:
 
 
 def encode_result(result: CodeResult) -> bytes:
-    """Return the response to a request that was run. One that failed has an error, too."""
-    data: JSONDict = {"result": result_data(result)}
+    """Return the response to a request that was run. One that failed has an error, too. A value that is `JSONText` goes
+    into it as it is."""
+    text = result.value.text if isinstance(result.value, JSONText) else b""
+    data: JSONDict = {"result": result_data(replace(result, value=None) if text else result)}
     if result.error is not None:
         data["error"] = _error_data(result.error)
-    return _encoded(data)
+    encoded = _encoded(data)
+    return b"".join((_NO_VALUE[:-4], text, encoded[len(_NO_VALUE) :])) if text else encoded
 
 
 def encode_error(error: ToolExecError, *, proof: str = "") -> bytes:

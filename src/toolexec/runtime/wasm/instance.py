@@ -17,6 +17,7 @@ from wasmtime import Engine, Store, WasmtimeError
 from wasmtime.component import Component
 
 from toolexec.errors import ConfigurationError
+from toolexec.runtime.json_text import JSONText
 from toolexec.runtime.wasm import ffi
 from toolexec.runtime.wasm.engine import STACK_BYTES, can_have_slots, new_engine
 from toolexec.runtime.wasm.files import DEFAULT_BYTES, MemoryFiles
@@ -112,6 +113,8 @@ class Instance:
 
         Raises WasmtimeError when *program* has no slot for it.
         """
+        self.value: JSONText | None = None
+        """Nothing: the answer has the value of the program."""
         self._program = program
         self._freed = freed
         self._stopped = threading.Event()

@@ -25,6 +25,7 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.json_text import AS_JSON
 from toolexec.runtime.outcome import judge
 from toolexec.runtime.priority import APART, GIVES_WAY
 from toolexec.runtime.protocol.server import RequestServer
@@ -140,7 +141,7 @@ class PythonLanguage:
         def open_instance(run: PythonRun) -> AnyInstance:
             there = workers.open(gives_way=GIVES_WAY.get()) if workers is not None and elsewhere else None
             if there is not None:
-                there.on_lost = run.lose
+                there.on_lost, there.as_json = run.lose, AS_JSON.get()
             instance = there or (None if replayed else pool.take()) or pool.make()
             kept.append(instance)
             settings = self.settings(request)
@@ -278,6 +279,7 @@ class PythonLanguage:
         instance = used.get("instance")
         if instance is not None and not run.left_behind:
             files = instance.changed_files
+            value = instance.value if error is None and instance.value is not None else value
         return CodeResult(
             backend=self._info(instance),
             value=value,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from tests.waiting import reached, until
 
 from toolexec.code.limits import Limits
 from toolexec.errors import CodeTimeoutError, LimitExceededError, SandboxFailedError
+from toolexec.runtime.json_text import AS_JSON, JSONText
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
 from toolexec.runtime.wasm.workers import pool
@@ -307,3 +309,15 @@ class TestLost:
         await starting
         assert workers.ready == []
         assert not [child for child in psutil.Process().children() if "workers.main" in " ".join(child.cmdline())]
+
+
+async def test_a_large_value_is_passed_on_as_json(python: PythonLanguage, workers: Workers, kit: Kit) -> None:
+    """A host that wants it so gets the JSON text that the worker has written, with the files that the program made; a small
+    value, and an error, are as ever."""
+    AS_JSON.set(True)
+    large = await python.execute(kit.request("open('a.txt', 'w').write('a')\nreturn ['é', 'x' * 100_000]"))
+    assert isinstance(large.value, JSONText)
+    assert (json.loads(large.value.text), large.files) == (["é", "x" * 100_000], {"a.txt": b"a"})
+    assert (await python.execute(kit.request("return ['é']"))).value == ["é"]
+    failed = await python.execute(kit.request("raise ValueError('x' * 100_000)"))
+    assert (failed.value, failed.error is not None) == (None, True)

@@ -13,6 +13,7 @@ from toolexec.errors import (
 )
 from toolexec.errors import Outcome as CallOutcome
 from toolexec.remote import (
+    JSONText,
     Runtime,
     RuntimeServerSettings,
     Turns,
@@ -98,7 +99,8 @@ class Execution:
     async def _outcome(self, account: str, result: CodeResult) -> Outcome:
         """Return the outcome of a run, which is encoded off the event loop where it is large: one of a tenant at a
         time, as threads that compute take the interpreter from the loop, each for about a millisecond."""
-        if is_small([result.value, result.stdout, result.stderr]) and not result.files:
+        is_text = isinstance(result.value, JSONText)  # which is large
+        if not is_text and is_small([result.value, result.stdout, result.stderr]) and not result.files:
             return self._encoded(result)
         async with self._large.taken(account, large=True):
             return await walked(lambda: self._encoded(result))

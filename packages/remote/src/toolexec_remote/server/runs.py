@@ -23,6 +23,7 @@ from toolexec.errors import (
 )
 from toolexec.remote import (
     APART,
+    AS_JSON,
     GIVES_WAY,
     Runtime,
     RuntimeServerSettings,
@@ -230,6 +231,7 @@ class RunService:
             run.state = "running"
             run.watcher.started()
             APART.set(self.shares.is_shared)
+            AS_JSON.set(True)
             GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account, _CORES))
             outcome = await self._execution.run(run, request, session and session.guest, traceparent)
         except asyncio.CancelledError:

@@ -11,6 +11,7 @@ from typing import Final
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.directory import check_names
+from toolexec.runtime.json_text import JSONText
 from toolexec.runtime.runs import ALARMS, Alarm
 from toolexec.runtime.wasm.guest import HostCalls, InstanceFailed, InstanceSettings, InstanceStopped, OnOutput
 from toolexec.runtime.wasm.workers.lost import WorkerLostError
@@ -33,10 +34,14 @@ class WorkerInstance:
         """*freed* is called once the guest is closed."""
         self.changed_files: dict[str, bytes] = {}
         self.fuel_used: int = 0
+        self.value: JSONText | None = None
+        """The value of the program, if the answer is without it."""
         self.on_lost: Callable[[str], None] = _nothing
         """Gets how the worker ended, from a thread, when it does so before the guest."""
         self.gives_way: bool = False
         """Whether it leaves the core to others from its start on."""
+        self.as_json: bool = False
+        """Whether a large value is wanted as JSON text, in `value`."""
         self.worker: WorkerProcess = lane.worker
         self._lane = lane
         self._freed: Callable[[], None] | None = freed
@@ -62,7 +67,8 @@ class WorkerInstance:
         Raises what `Instance.prepare` and `Instance.run` raise, and WorkerLostError when the worker is gone.
         """
         settings, line = self._settings, self._lane.line
-        about: JSONDict = {"granted": _granted(settings), "files": [*settings.files], "gives_way": self.gives_way}
+        about: JSONDict = {"granted": _granted(settings), "files": [*settings.files]}
+        about |= {"gives_way": self.gives_way, "as_json": self.as_json}
         request = pack(about, [frame.encode(), *settings.files.values()])
         with self._lock:
             if self._stopped:
@@ -163,6 +169,8 @@ class WorkerInstance:
 
     def _outcome(self, end: JSONDict, blobs: list[bytes]) -> str:
         """Return the guest's answer; raises what ended it."""
+        if end["has_value"]:
+            self.value = JSONText(blobs.pop(1))
         files = dict(zip(end["files"], blobs[1:], strict=True))
         self._is_slow = bool(end["gives_way"])
         if files:

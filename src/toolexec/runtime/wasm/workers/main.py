@@ -17,6 +17,7 @@ from typing import Any, Final
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.child import die_with_us
+from toolexec.runtime.json_text import split_answer
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped, Starts, StopCalled
 from toolexec.runtime.wasm.instance import THREAD_STACK_BYTES, Instance, Program
 from toolexec.runtime.wasm.pool import GuestPool
@@ -113,7 +114,7 @@ class _Lane:
     def _run(self, about: JSONDict, blobs: list[bytes]) -> None:
         host = _Host(self._line, self._starts)
         end: JSONDict = {}
-        answer = b""
+        answer, value = "", b""
         files: dict[str, bytes] = {}
         instance: Instance | None = None
         watched = self._long_runs.enter(gives_way=about["gives_way"]) if self._long_runs is not None else None
@@ -125,7 +126,9 @@ class _Lane:
                     raise InstanceStopped("the guest was stopped before it began")
             granted = InstanceSettings(**about["granted"], files=dict(zip(about["files"], blobs[1:], strict=True)))
             instance.prepare(granted, host, host.write)
-            answer = instance.run(blobs[0].decode()).encode()
+            answer = instance.run(blobs[0].decode())
+            if about["as_json"]:
+                answer, value = split_answer(answer)
             end["how"] = "answer"
         except InstanceStopped:
             end["how"] = "stopped"
@@ -146,10 +149,10 @@ class _Lane:
             with suppress(ToolExecError):  # one that was not prepared has no files
                 files = instance.changed_files
             end |= {"fuel_used": instance.fuel_used}
-        end["files"] = [*files]
+        end["files"], end["has_value"] = [*files], bool(value)
         end["gives_way"] = watched is not None and watched.gives_way
         try:
-            self._line.send(Kind.END, *pack(end, [answer, *files.values()]))
+            self._line.send(Kind.END, *pack(end, [answer.encode(), *([value] if value else []), *files.values()]))
         finally:
             if instance is not None:
                 instance.close()
