@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolexec.net.address import look_up, refusal
     from toolexec.net.hosts import HostRule, is_address, plain_host, read_rule
     from toolexec.net.outcomes import outcome_of_status, retry_after
-    from toolexec.process.database import open_database, open_for_reading, use_wal
+    from toolexec.process.database import move_log, open_database, open_for_reading, use_wal
     from toolexec.process.directory import check_names
     from toolexec.process.lock import try_lock
     from toolexec.process.owner import is_orphan, this_owner
@@ -68,7 +68,7 @@ else:
         "toolexec.net.address": ("look_up", "refusal"),
         "toolexec.net.hosts": ("HostRule", "is_address", "plain_host", "read_rule"),
         "toolexec.net.outcomes": ("outcome_of_status", "retry_after"),
-        "toolexec.process.database": ("open_database", "open_for_reading", "use_wal"),
+        "toolexec.process.database": ("move_log", "open_database", "open_for_reading", "use_wal"),
         "toolexec.process.directory": ("check_names",),
         "toolexec.process.lock": ("try_lock",),
         "toolexec.process.owner": ("is_orphan", "this_owner"),
@@ -146,6 +146,7 @@ __all__ = [
     "lend",
     "look_up",
     "make_runtime",
+    "move_log",
     "open_database",
     "open_for_reading",
     "outcome_of_status",

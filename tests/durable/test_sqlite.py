@@ -181,7 +181,7 @@ def test_each_record_is_synced_before_it_counts(tmp_path: Path) -> None:
 def test_the_log_is_moved_into_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that has become long is used from its beginning again."""
     monkeypatch.setattr("toolexec.durable.flush._BETWEEN_CHECKPOINTS", 50)
-    monkeypatch.setattr("toolexec.durable.flush._LONG_LOG", 10)
+    monkeypatch.setattr("toolexec.process.database._LONG_LOG", 10)
     path = tmp_path / "runs.db"
     before = 0
     with SQLiteJournal(path) as journal:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from packages.remote.tests.servers import Client, runtime_server
+from tests.waiting import until
 
 from toolexec.errors import ConfigurationError
+from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote.homes import home_of, new_run
+from toolexec_remote.server import serving
 from toolexec_remote.server.former import take_over
-from toolexec_remote.server.journal import Journal, Record
+from toolexec_remote.server.journal import FILE, Journal, Record
 
 
 def test_a_run_that_was_under_way_is_lost(tmp_path: Path) -> None:
@@ -160,3 +166,39 @@ async def test_a_full_disk_keeps_nothing_of_a_response(tmp_path: Path, monkeypat
         assert not journal.has_ended("a", "run")
     finally:
         journal.close()
+
+
+def moved(directory: Path) -> int:
+    """Return how many runs are in the database itself, without its log."""
+    with closing(sqlite3.connect(f"file:{directory / FILE}?immutable=1", uri=True)) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
+            return 0
+        return database.execute("SELECT count(*) FROM runs").fetchone()[0]
+
+
+async def test_no_write_waits_for_the_disk(tmp_path: Path) -> None:
+    """What is written stays in the log, which is moved into the database when that is asked for and worth it."""
+    journal = Journal(tmp_path, 600, 0.0)
+    try:
+        await journal.move_log()
+        for number in range(2000):
+            journal.start("a", f"run-{number}", bytes(1000), 1.0, "ab")
+        assert moved(tmp_path) == 0
+        await journal.move_log()
+        assert moved(tmp_path) == 2000
+        journal.start("a", "one more", b"", 1.0, "ab")
+        await journal.move_log()
+        assert moved(tmp_path) == 2000
+    finally:
+        journal.close()
+
+
+async def test_a_server_moves_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server does it by itself, beside its event loop."""
+    monkeypatch.setattr(serving, "_SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr("toolexec_remote.server.journal._MANY_CHANGES", 5)
+    async with runtime_server(tmp_path, ScriptedSandbox(default=1)) as endpoint, Client(endpoint) as client:
+        for number in range(5):
+            await client.execute(f"r{number}", "1")
+            await client.result(f"r{number}")
+        await until(lambda: moved(tmp_path / "server") > 0)

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from toolexec.process.database import open_database
+from toolexec.process.database import move_log
 
 __all__ = ["Flusher"]
 
@@ -17,8 +17,6 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 _BETWEEN_CHECKPOINTS: Final = 1000
 """In commits; one adds two or three pages to the log."""
-_LONG_LOG: Final = 16_000
-"""In pages. A checkpoint that does not wait may never reach the end of a log that grows meanwhile."""
 
 
 class Flusher:
@@ -97,13 +95,6 @@ class Flusher:
 
     def _checkpoint(self) -> None:
         try:
-            database = open_database(self._path)
-            try:
-                database.execute("PRAGMA synchronous=NORMAL")  # it syncs the log first, then the database
-                _, pages, _ = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                if pages > _LONG_LOG:
-                    database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-            finally:
-                database.close()
+            move_log(self._path)
         except (OSError, sqlite3.Error) as error:  # a full disk, say; the log goes on growing, and nothing is lost
             logger.warning("the log of the journal %s cannot be moved into it yet: %s", self._path, error)

@@ -7,11 +7,15 @@ import os
 import sqlite3
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
-__all__ = ["open_database", "open_for_reading", "transaction", "use_wal"]
+__all__ = ["move_log", "open_database", "open_for_reading", "transaction", "use_wal"]
+
+_LONG_LOG: Final = 16_000
+"""In pages. A checkpoint that does not wait may never reach the end of a log that grows meanwhile."""
 
 
 def open_database(path: Path | None, *, timeout: float = 2.0) -> sqlite3.Connection:
@@ -53,6 +57,16 @@ def use_wal(database: sqlite3.Connection, *, sync: bool) -> None:
     """
     database.execute("PRAGMA journal_mode=WAL")
     database.execute(f"PRAGMA synchronous={'FULL' if sync else 'NORMAL'}")
+
+
+def move_log(path: Path) -> None:
+    """Move the log of a database into it, for owners that do not have a commit do it (`wal_autocheckpoint=0`): it waits
+    for the disk, by a connection of its own, and so in a thread. Raises OSError and sqlite3.Error."""
+    with closing(open_database(path)) as database:
+        database.execute("PRAGMA synchronous=NORMAL")  # it syncs the log first, then the database
+        _, pages, _ = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages > _LONG_LOG:
+            database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
 
 @contextmanager

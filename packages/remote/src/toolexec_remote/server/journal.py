@@ -8,6 +8,7 @@ other one answers for it.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import sqlite3
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import IO, Final, Literal, NamedTuple, TypeAlias
 
 from toolexec.errors import ConfigurationError
-from toolexec.remote import open_database, use_wal, walked
+from toolexec.remote import move_log, open_database, use_wal, walked
 
 __all__ = ["FILE", "Journal", "Record", "RecordState"]
 
@@ -34,6 +35,7 @@ FILE: Final = "started.db"
 """The file of a journal, in its directory."""
 _LOCK: Final = "lock"
 _BODIES: Final = "responses"
+_MANY_CHANGES: Final = 500
 _LARGE: Final = 64 << 10
 """From how many bytes on a response is a file."""
 
@@ -59,11 +61,14 @@ class Journal:
 
     def __init__(self, directory: Path, keeps: float, now: float) -> None:
         self._keeps = keeps
+        self._file = directory / FILE
+        self._moved = 0
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = _locked(directory / _LOCK)
-            self._rows = open_database(directory / FILE)
+            self._rows = open_database(self._file)
             use_wal(self._rows, sync=False)
+            self._rows.execute("PRAGMA wal_autocheckpoint=0")  # the event loop is not to wait for the disk
             self._rows.executescript(_SCHEMA)
             self._bodies = directory / _BODIES
             self._bodies.mkdir(exist_ok=True, mode=0o700)
@@ -153,6 +158,14 @@ class Journal:
             for file in self._bodies.iterdir():
                 if file.name not in wanted:
                     file.unlink()
+
+    async def move_log(self) -> None:
+        """Move what was written into the database, in a thread, if it is much. To be called again and again. Raises
+        OSError and sqlite3.Error."""
+        changes = self._rows.total_changes
+        if changes - self._moved >= _MANY_CHANGES:
+            self._moved = changes
+            await asyncio.to_thread(move_log, self._file)
 
     def close(self) -> None:
         """Close it; twice is fine."""

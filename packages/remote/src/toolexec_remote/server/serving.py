@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import ssl
 from collections.abc import Callable
 from importlib import import_module
@@ -93,7 +94,7 @@ async def serve_runtime(
         )
         app.doors = doors
         service.building = True
-        works = (_tidy(service), _sweep(doors, service), _build(service, member))
+        works = (_tidy(service), _move_log(service), _sweep(doors, service), _build(service, member))
         _load()
         tidying = [asyncio.create_task(work) for work in works]
         listening = await _listen(doors, settings, member)
@@ -196,6 +197,15 @@ async def _tidy(service: RunService) -> None:
         service.tidy()
         with contextlib.suppress(Exception):  # a full disk, for example, which comes up when a run is to start
             service.journal.prune(time())
+
+
+async def _move_log(service: RunService) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        try:
+            await service.journal.move_log()
+        except (OSError, sqlite3.Error) as error:  # a full disk, say; the log goes on growing, and nothing is lost
+            logger.warning("the log of what was started cannot be moved into its database yet: %s", error)
 
 
 async def _sweep(doors: Doors, service: RunService) -> None:
