@@ -328,6 +328,25 @@ async def test_beside_a_running_loop() -> None:
     await asyncio.to_thread(ex.sync.close)
 
 
+def test_the_callers_event_loop_stays_theirs() -> None:
+    """A thread that has set an event loop of its own has it during and after blocking calls, and can run it."""
+
+    async def answer() -> int:
+        return 5
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        with Exec().sync as ex:
+            ex.add(lambda a: a, "math:same")
+            assert ex.run_tool("math:same", {"a": 1}).value == 1
+            assert asyncio.get_event_loop().run_until_complete(answer()) == 5
+        assert asyncio.get_event_loop().run_until_complete(answer()) == 5
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 def test_one_exec_in_two_loops_one_after_the_other() -> None:
     """An Exec of Python functions only is not tied to the loop that used it first."""
     ex = Exec()

@@ -407,7 +407,7 @@ class SyncExec:
             raise ConfigurationError("this Exec is closed; make a new one")
         if self._loop is None:
             self._forks = forks.count
-            runner = asyncio.Runner()
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # without one it sets the loop of this thread
             self._loop = runner.get_loop()
             self._thread = threading.Thread(target=_serve, args=(runner,), name="toolexec-loop", daemon=True)
             self._thread.start()
