@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import anyio
@@ -17,6 +18,9 @@ from toolexec import Exec, Tool, ToolContext, ToolReply
 from toolexec.errors import ConfigurationError, InvalidCursorError, RateLimitedError
 from toolexec.model.content import image, text
 from toolexec.model.origin import current_origin
+from toolexec.run.gate import Gate
+from toolexec.run.layers.budget import Budget
+from toolexec.run.results import ResultStore
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import ServeSettings
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
@@ -127,6 +131,28 @@ async def test_a_long_text_is_sent_once(era: str, call: str) -> None:
         assert not answer.is_error
         assert len(FILE) > 100_000
         assert size <= len(answer.model_dump_json(by_alias=True, exclude_none=True)) <= 1.1 * size
+
+
+@both
+@pytest.mark.parametrize("expose", ["meta", "direct"])
+async def test_a_handle_of_the_execs_own_budget_is_read(era: str, expose: Any) -> None:
+    """A client reads the whole of what the budget of a served Exec has cut, by the handle that it was given."""
+    ex = Exec(gate=Gate(budget=Budget(ResultStore(2000))))
+    ex.add(lambda: [{"id": number} for number in range(3000)], "stock:all")
+    async with serving(ex, expose=expose) as server, connect(server, era) as client:
+        name, args = ("run_tool", {"tool_id": "stock:all"}) if expose == "meta" else ("stock__all", {})
+        cut = await client.call_tool(name, args)
+        [handle] = {*re.findall("r-[A-Za-z0-9_-]{16}", "".join(part.text for part in cut.content))}
+        page = await client.call_tool("read_result", {"handle": handle, "path": "[2999].id"})
+        assert not page.is_error
+        assert json.loads(page.content[0].text)["value"] == 2999
+
+
+def test_two_limits_of_a_result_are_refused() -> None:
+    """A server cannot cut results by a setting, and its Exec by a budget."""
+    ex = Exec(gate=Gate(budget=Budget(ResultStore(2000))))
+    with pytest.raises(ConfigurationError, match="max_result_bytes and the budget"):
+        ToolServer(ex, ServeSettings(max_result_bytes=5000))
 
 
 @both

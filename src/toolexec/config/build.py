@@ -336,9 +336,10 @@ def server_backend(server: MCPServer, loaded: LoadedConfig) -> MCPBackend:
 
 def _result_store(loaded: LoadedConfig, gate: Gate | None) -> ResultStore:
     """Return the store of the *gate* that a Python file brings, else one of the settings."""
+    from toolexec.run.layers.budget import kept_results
     from toolexec.run.results import ResultStore
 
-    kept: ResultStore | None = getattr(gate.budget, "store", None) if gate is not None else None
+    kept = kept_results(gate)
     if kept is not None:
         return kept
     from toolexec.run.tokens import counted_with

@@ -20,7 +20,6 @@ from toolexec.model.origin import current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.run.excerpt import encode, excerpt, size
-from toolexec.run.layers.budget import Budget
 from toolexec.run.outline import MIN_BYTES
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.run.results import ResultStore
@@ -29,11 +28,10 @@ from toolexec.run.types import Result
 if TYPE_CHECKING:
     from toolexec.exec.calls import Calls
     from toolexec.exec.finding import Finder
-    from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
     from toolexec.run.context import Cause, ContextMeter
 
-__all__ = ["RESULT_READER", "Host", "answers", "kept_results"]
+__all__ = ["RESULT_READER", "Host", "answers"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -94,12 +92,6 @@ async def answers(
     for call, answer in zip(calls, found, strict=True):
         meter.count(origin, work.cause(call, answer), answer.text or encode(answer.found), call.args)
     return [reply(call, answer) for call, answer in zip(calls, found, strict=True)]
-
-
-def kept_results(options: Options) -> ResultStore | None:
-    """Return where results are kept that a gate's budget has cut, if there is such a place."""
-    budget = options.own_gate.budget if options.own_gate is not None else None
-    return budget.store if isinstance(budget, Budget) else None
 
 
 class _Answering:

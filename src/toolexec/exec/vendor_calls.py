@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools, collect
 from toolexec.adapter.messages import VendorCall, anthropic_calls, gemini_calls, openai_calls
-from toolexec.exec.vendor_answers import RESULT_READER, Host, answers, kept_results
+from toolexec.exec.vendor_answers import RESULT_READER, Host, answers
 from toolexec.model.origin import current_origin
 from toolexec.run.excerpt import encode
+from toolexec.run.layers.budget import kept_results
 
 if TYPE_CHECKING:
     from toolexec.adapter.names import NameMap
@@ -55,7 +56,7 @@ class ProviderCalls:
     """Tools in the forms of providers, and answers to the calls that their models make; starts the backends first."""
 
     def __init__(self, options: Options, sources: Sources, host: Host) -> None:
-        self._store = kept_results(options)
+        self._store = kept_results(options.own_gate)
         self._sources = sources
         self._host = host
 

@@ -28,7 +28,7 @@ from toolexec.model.visible import visible, visible_json
 from toolexec.model.visible_schema import visible_schema
 from toolexec.run.context import Cause
 from toolexec.run.framing import framed_value
-from toolexec.run.layers.budget import Budget
+from toolexec.run.layers.budget import kept_results
 from toolexec.run.types import Result
 
 __all__ = ["Answer", "Face", "Mode", "Toolset", "Work", "failed_answer"]
@@ -115,8 +115,7 @@ class Toolset:
         self.mode: Mode = mode
         self._filters = filters
         self._origin = origin
-        budget = ex.options.own_gate.budget if ex.options.own_gate is not None else None
-        self._results = budget.store if isinstance(budget, Budget) else None
+        self._results = kept_results(ex.options.own_gate)
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the toolset itself, as frameworks copy their tools, and there is one Exec behind all copies."""

@@ -63,6 +63,7 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.origin import Approver, Origin, acting
 from toolexec.model.questions import ClientAnswerer
 from toolexec.net.hosts import origin_of
+from toolexec.run.layers.budget import kept_results
 from toolexec.run.results import ResultStore
 from toolexec.server.callers import (
     RequestContext,
@@ -114,9 +115,9 @@ class ToolServer:
 
     `async with ToolServer(ex) as server:` starts the backends without waiting for them, and closes everything, *ex*
     too, at the end. `lowlevel` is the SDK's server, for whatever transport carries it. *tools* are the server's own
-    tools (default: those that `settings.expose` names); *results* keeps what is too long for a reply.
-    As one more *endpoint* of a server it shows those tools of *ex* that *index* has, if that is given, and leaves *ex*
-    open at its end.
+    tools (default: those that `settings.expose` names); *results* keeps what is too long for a reply (default: that of
+    the budget of *ex*, if its gate has one, so that clients can read by its handles). As one more *endpoint* of a
+    server it shows those tools of *ex* that *index* has, if that is given, and leaves *ex* open at its end.
 
     Raises ConfigurationError for settings that make no sense.
     """
@@ -140,9 +141,7 @@ class ToolServer:
                 "tasks.durable needs a journal: Exec(journal='runs.db'), or journal in the block [durable]",
                 details={"setting": "tasks.durable"},
             )
-        if results is None:
-            results = ResultStore() if settings.max_result_bytes is None else ResultStore(settings.max_result_bytes)
-        self.results = results
+        self.results: ResultStore = results if results is not None else _result_store(ex, settings)
         unlisted: Sequence[MetaTool] = ()
         if tools is None:
             code = ex.options.enable_code_execution
@@ -152,8 +151,8 @@ class ToolServer:
         self.state: ServerState = ServerState(settings, endpoint)
         self._kept_results: KeptResults | None = None
         if self.state.is_kept:
-            self._kept_results = KeptResults(results, self.state.store, settings.state_results, self.state.keys)
-        self._dispatcher = Dispatcher(ex, tools, results, settings, unlisted, index, self._kept_results)
+            self._kept_results = KeptResults(self.results, self.state.store, settings.state_results, self.state.keys)
+        self._dispatcher = Dispatcher(ex, tools, self.results, settings, unlisted, index, self._kept_results)
         own = origin_of(settings.auth.resource_url) if settings.auth.resource_url else ""
         self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
         """The logins that callers make themselves, at a page of this server; None until an endpoint is served."""
@@ -643,6 +642,18 @@ class ToolServer:
             if self._kept_results is None or not requester.is_known_again:
                 return await reply
             return await self._kept_results.after(reply, origin)
+
+
+def _result_store(ex: Exec, settings: ServeSettings) -> ResultStore:
+    kept = kept_results(ex.options.own_gate)
+    if kept is None:
+        return ResultStore() if settings.max_result_bytes is None else ResultStore(settings.max_result_bytes)
+    if settings.max_result_bytes is not None:
+        raise ConfigurationError(
+            "max_result_bytes and the budget of the Exec's gate both say how long a result may be; give only one",
+            details={"setting": "max_result_bytes"},
+        )
+    return kept
 
 
 def _wants_progress(ctx: RequestContext) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import ConfigurationError, InvalidResultError, ToolExecError
 from toolexec.model.call import ToolCall
@@ -23,7 +23,10 @@ from toolexec.run.results import ResultStore
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Budget"]
+if TYPE_CHECKING:
+    from toolexec.run.gate import Gate
+
+__all__ = ["Budget", "kept_results"]
 
 _MEDIA_BYTES: Final = 1 << 20
 _NOTE_BYTES: Final = 400
@@ -136,3 +139,10 @@ class _Budgeted(Layer):
         cut = partial(self._budget.cut, result, call.origin)
         content = result.reply.content if result.reply is not None else ()
         return cut() if is_small(result.value) and is_small(content) else walked(cut)
+
+
+def kept_results(gate: Gate | None) -> ResultStore | None:
+    """Return where the budget of *gate* keeps what it has cut, None where nothing is cut: whatever reads results by
+    their handles reads them there."""
+    budget = gate.budget if gate is not None else None
+    return budget.store if isinstance(budget, Budget) else None
