@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -387,6 +388,21 @@ async def test_an_input_fits_what_was_asked_for(shop: Shop) -> None:
         await ex.runs.signal("form", "input:0", "three")
     await ex.runs.signal("form", "input:0", 3)
     assert (await ex.runs.resume("form")).value == 3
+
+
+@pytest.mark.parametrize("schema", [{"type": "zzz"}, {"$ref": "#/nowhere"}, {"$ref": "https://a.example/b"}])
+@pytest.mark.parametrize("kind", ["chain", "code", "workflow"])
+async def test_a_question_without_a_possible_answer_is_refused(shop: Shop, kind: str, schema: dict[str, str]) -> None:
+    """A question with a schema that cannot be used fails at once, as no answer to it would ever be taken."""
+    ex, args = shop.open(), {"question": "How many?", "schema": schema}
+    if kind == "chain":
+        result: Any = await ex.run_chain([Step("run:input", args)], durable="form")
+    elif kind == "code":
+        result = await ex.execute_code(f'return tools.run("run:input", {args!r})', durable="form")
+    else:
+        result = await ex.run_workflow(f'return run("run:input", {json.dumps(args)})', durable="form")
+    assert "/schema" in str(result.error)
+    assert (await ex.runs.get("form")).state == "failed"
 
 
 @pytest.mark.parametrize(("answer", "done"), [("once", [1]), (True, [1]), ("no", []), ("perhaps", [])])

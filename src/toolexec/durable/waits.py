@@ -15,7 +15,7 @@ from toolexec.discovery.memory import InMemoryIndex
 from toolexec.discovery.results import SearchResults
 from toolexec.discovery.summary import Filters
 from toolexec.durable.journal import CallRecord, Signal, Wait, WaitKind
-from toolexec.errors import InputValidationError, ToolTimeoutError, Violation
+from toolexec.errors import InputValidationError, InvalidSchemaError, ToolTimeoutError, Violation
 from toolexec.model.approval_text import approval_details
 from toolexec.model.binding import Binding, LocalBinding
 from toolexec.model.call import ToolCall
@@ -128,7 +128,7 @@ class Waits:
         """Return the result of a tool that waits. Raises InputValidationError."""
         args = dict(call.args or {})
         tool = RUN_TOOLS[call.tool_id]
-        violations = tool.input_schema.violations(args)
+        violations = tool.input_schema.violations(args) or _unanswerable(args)
         if violations:
             raise InputValidationError(violations, tool_id=tool.id, op="validate_input")
         if tool.name == "sleep":
@@ -210,6 +210,17 @@ def whole_length(wait: Wait) -> float:
 def approval_of(payload: JSONValue) -> ApprovalAnswer:
     """Return what a signal means as the answer to whether a call may be made; whatever is not a yes is a no."""
     return _ANSWERS.get(payload, "no") if isinstance(payload, bool | str) else "no"
+
+
+def _unanswerable(args: JSONObject) -> tuple[Violation, ...]:
+    """Return what is wrong with the schema of a question: no answer would ever fit it."""
+    schema = args.get("schema")
+    try:
+        if isinstance(schema, Mapping):
+            Schema.of(dict(schema)).check()
+    except InvalidSchemaError as error:
+        return (Violation(path=f"/schema{error.pointer}", keyword="schema", message=error.message),)
+    return ()
 
 
 def check_input(payload: JSONValue, schema: object, tool_id: str = "run:input") -> None:
