@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.integrations.shop import Guard, make_shop, require
 
-from toolexec import Exec, Filters, Tool
+from toolexec import Exec, Filters, Gate, Policy, Rule, Tool, tool
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.integrations.openai_agents import toolset
 from toolexec.model.origin import Caller, Origin
@@ -90,6 +90,35 @@ async def test_a_failure_is_text_with_a_code_and_the_run_goes_on(name: str, args
     async with make_shop() as ex:
         model = await run(toolset(ex), (name, args))
     assert json.loads(model.received[0])["error"]["code"] == code
+
+
+@pytest.mark.parametrize("mode", ["direct", "search"])
+@pytest.mark.parametrize("args", ["", "{not json", "[1]", "null"])
+async def test_arguments_that_cannot_be_read_end_no_run(mode: Any, args: str) -> None:
+    """Behind the gate that an Exec has by default, the model reads what is wrong, and no user is asked, about a tool
+    that no rule asks about."""
+    async with Exec() as ex:
+        ex.add(tool("shop:hello")(lambda: "hello"))
+        ex.add(tool("shop:price")(lambda item: item))
+        model = await run(toolset(ex, mode=mode), ("shop__price" if mode == "direct" else "search_tools", args))
+    assert json.loads(model.received[0])["error"]["code"] == "validation_input"
+
+
+@pytest.mark.parametrize(
+    ("rule", "asks"),
+    [
+        (Rule("ask", tools="shop:price", callers="bob"), True),
+        (Rule("ask", tools="shop:price", when={"item": "gold"}), True),
+        (Rule("ask", tools="shop:other"), False),
+        (Rule("deny", tools="shop:price", when={"item": "gold"}), False),
+    ],
+)
+async def test_the_sdk_is_given_a_question_only_where_a_rule_may_ask(rule: Rule, asks: bool) -> None:
+    """A tool that a rule asks about for some callers or arguments may interrupt a run, no other one does."""
+    async with Exec(gate=Gate(policy=Policy([rule]))) as ex:
+        ex.add(tool("shop:price")(lambda item: item))
+        [made] = toolset(ex)
+    assert bool(made.needs_approval) is asks
 
 
 async def test_null_stands_for_an_optional_argument_that_is_left_out() -> None:

@@ -17,13 +17,14 @@ from toolexec.run.admission import asks_about
 from toolexec.run.approval_requests import arguments_digest
 from toolexec.run.default_gate import DefaultGate
 from toolexec.run.layers.approval import Approval
+from toolexec.run.policy import Policy
 from toolexec.run.run_request import RunRequest
 
 if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns
     from toolexec.exec.facade import Exec
 
-__all__ = ["approved", "approves", "needs_approval"]
+__all__ = ["approved", "approves", "may_ask", "needs_approval"]
 
 EXECUTE_CODE: Final = "execute_code"
 """Stands for the ID of a tool where a run of code is meant."""
@@ -32,6 +33,16 @@ EXECUTE_CODE: Final = "execute_code"
 def approves(ex: Exec) -> bool:
     """Return whether the gate of *ex* may ask for approvals at all."""
     return _approval(ex) is not None
+
+
+def may_ask(ex: Exec, tool_id: str) -> bool:
+    """Return whether the gate of *ex*, as it is now, may ask about a call of the tool."""
+    approval = _approval(ex)
+    entry = ex.index.find(tool_id)
+    policy = getattr(approval.decide, "__self__", None) if approval is not None else None
+    if type(policy) is not Policy or entry is None:
+        return approval is not None
+    return policy.may_ask(entry)
 
 
 def needs_approval(ex: Exec, tool_id: str, args: JSONObject | None, code: Callable[[], CodeRuns]) -> bool:

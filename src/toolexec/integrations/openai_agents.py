@@ -46,7 +46,8 @@ def toolset(
     In the mode `direct` they are the tools that *ex* has just now, so start it first; `search` has `search_tools`,
     `describe_tool` and `run_tool`, `code` has `execute_code` in place of the last. Every call goes through the gate of
     *ex*, and is made for *origin*. A failure is text for the model, with a code; it never ends the run. The SDK asks
-    for approval, and interrupts the run, where the gate would ask, and where *needs_approval* says so. An approval of a
+    for approval, and interrupts the run, where the gate would ask, and where *needs_approval* says so; of what may need
+    one, also for arguments that are not a JSON object. An approval of a
     call is the gate's for that call, with those arguments, once; one for all calls of a tool is not, as the gate asks
     about each.
 
@@ -77,7 +78,7 @@ def toolset(
                 return needs_approval(str(args.get("tool_id", "")), args.get("args") or {})
             return needs_approval(face.tool_id or face.name, args)
 
-        asked = _acts(face) and (needs_approval is not None or tools.approves)
+        asked = _acts(face) and (needs_approval is not None or tools.may_ask(face))
 
         schema, strict = _parameters(face.schema)
         return FunctionTool(

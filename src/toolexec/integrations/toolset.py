@@ -15,7 +15,7 @@ from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError, ToolNotFoundError
 from toolexec.errors.hints import did_you_mean
-from toolexec.exec.approvals import approves
+from toolexec.exec.approvals import approves, may_ask
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, CODE_IN_JAVASCRIPT, DESCRIBE, READ, RUN, SEARCH, Wording
 from toolexec.model.arguments import without_nulls
@@ -150,6 +150,10 @@ class Toolset:
     def approves(self) -> bool:
         """Whether the gate may ask for an approval at all."""
         return approves(self.ex)
+
+    def may_ask(self, face: Face) -> bool:
+        """Return whether the gate, as it is now, may ask about a call of *face*, whatever its arguments are."""
+        return may_ask(self.ex, face.tool_id) if face.tool_id else self.approves
 
     def needs_approval(self, face: Face, args: JSONValue) -> bool:
         """Return whether the gate would ask an approver before this call of a model."""

@@ -153,6 +153,15 @@ class Policy:
         verdict = self._plan(entry, caller).verdict
         return verdict is not None and verdict.effect == "allow"
 
+    def may_ask(self, entry: Registered) -> bool:
+        """Return whether an approver may be asked about a call of the tool, by some caller and with some arguments."""
+        places = [Registered(entry.tool, (binding,), binding) for binding in entry.bindings]
+        return self.default == "ask" or any(
+            self._remote(place) == "ask"
+            or any(rule.effect == "ask" and rule.concerns_tool(place) for rule in self.rules)
+            for place in places
+        )
+
     def decide_run(self, run: RunRequest) -> Verdict:
         """Return whether the run may begin: what the strictest of its rules says, else `default_runs`."""
         rules = [rule for rule in self.rules if rule.concerns_run(run)]

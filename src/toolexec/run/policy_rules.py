@@ -192,6 +192,10 @@ class Rule:
 
     def concerns(self, entry: Registered, caller: Caller) -> bool:
         """Return whether the rule matches calls of the tool by *caller*, whatever the conditions on arguments say."""
+        return self.concerns_tool(entry) and self._is_for(caller)
+
+    def concerns_tool(self, entry: Registered) -> bool:
+        """Return whether the rule matches calls of the tool by some callers."""
         tool, binding, tools = entry.tool, entry.binding, self.patterns.get("tools")
         return (
             not self.is_for_runs
@@ -200,7 +204,6 @@ class Rule:
             and (not self.tags or not set(self.tags).isdisjoint(tool.tags))
             and self._fits("backends", (binding.kind, binding.backend, f"{binding.kind}:{binding.backend}"))
             and self.hints.accept(tool, ())
-            and self._is_for(caller)
         )
 
     def concerns_run(self, run: RunRequest) -> bool:
