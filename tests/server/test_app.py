@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from tests.waiting import until
 
 from toolexec import Exec, Tool, ToolContext, ToolReply
 from toolexec.errors import ConfigurationError, InvalidCursorError, RateLimitedError
+from toolexec.integrations.toolset import Toolset
 from toolexec.model.content import image, text
 from toolexec.model.origin import current_origin
 from toolexec.run.gate import Gate
@@ -146,6 +148,13 @@ async def test_a_handle_of_the_execs_own_budget_is_read(era: str, expose: Any) -
         page = await client.call_tool("read_result", {"handle": handle, "path": "[2999].id"})
         assert not page.is_error
         assert json.loads(page.content[0].text)["value"] == 2999
+
+
+@pytest.mark.parametrize("over", [ToolServer, Toolset])
+def test_a_blocking_twin_in_place_of_an_exec_is_refused(over: Callable[[Any], object]) -> None:
+    """A server or a toolset over `Exec().sync` is an error that says what it must be over."""
+    with pytest.raises(ConfigurationError, match="ex must be an Exec, not a SyncExec"):
+        over(Exec().sync)
 
 
 def test_two_limits_of_a_result_are_refused() -> None:

@@ -7,14 +7,13 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast
 
 from toolexec.code.types import CodeResult
 from toolexec.discovery.docs import DetailLevel, ToolDoc
 from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters, Summary
 from toolexec.errors import ConfigurationError, InputValidationError, ToolExecError, ToolNotFoundError
-from toolexec.errors.hints import did_you_mean
 from toolexec.exec.approvals import approves, may_ask
 from toolexec.exec.facade import Exec
 from toolexec.integrations.wording import CODE, CODE_IN_JAVASCRIPT, DESCRIBE, READ, RUN, SEARCH, Wording
@@ -23,6 +22,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.languages import base_language
 from toolexec.model.origin import Origin, acting, current_origin
 from toolexec.model.schema import Schema
+from toolexec.model.settings import checked
 from toolexec.model.tool import Tool, ToolAnnotations
 from toolexec.model.visible import visible, visible_json
 from toolexec.model.visible_schema import visible_schema
@@ -97,6 +97,7 @@ class Face:
     cause: Cause = "results"
 
 
+@checked("Toolset")
 class Toolset:
     """The tools of *ex* in one of the modes, for a vendor's agent loop.
 
@@ -107,8 +108,6 @@ class Toolset:
     def __init__(
         self, ex: Exec, mode: Mode = "direct", filters: Filters | None = None, origin: Origin | None = None
     ) -> None:
-        if mode not in get_args(Mode):
-            raise ConfigurationError(f"unknown mode {mode!r}; {did_you_mean(mode, get_args(Mode))}")
         if mode == "code" and not ex.options.enable_code_execution:
             raise ConfigurationError("mode code needs code execution, which is switched off for this Exec")
         self.ex = ex

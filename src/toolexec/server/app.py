@@ -62,6 +62,7 @@ from toolexec.exec.run_data import origin_from_json, origin_to_json
 from toolexec.model.call import ProgressCallback
 from toolexec.model.origin import Approver, Origin, acting
 from toolexec.model.questions import ClientAnswerer
+from toolexec.model.settings import checked
 from toolexec.net.hosts import origin_of
 from toolexec.run.layers.budget import kept_results
 from toolexec.run.results import ResultStore
@@ -110,6 +111,7 @@ _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
 
 
+@checked("ToolServer")
 class ToolServer:
     """One MCP server over all tools of *ex*.
 
