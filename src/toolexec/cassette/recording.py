@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from time import perf_counter
 from typing import Final
 
@@ -49,12 +51,16 @@ _NOT_CALLED: Final = (
 )
 """Refusals that need no backend: a replay, which has the same tools, refuses the same."""
 
+_RECORDS: ContextVar[tuple[Cassette, ...]] = ContextVar("toolexec_cassettes", default=())
+"""The cassettes that record the call which the present work is done for."""
+
 
 class Recording(Layer):
     """Records the calls of *inner*. With *replaying*, those that the cassette has are made by that instead.
 
-    Tools that *runs_here* says so for are not recorded, but make the calls that are. *own* gives the definition of a
-    tool that is shown in another form.
+    Tools that *runs_here* says so for are not recorded, but make the calls that are. What a recorded tool calls is a
+    part of its own call, and not recorded: no replay would call it. *own* gives the definition of a tool that is shown
+    in another form.
     """
 
     in_thread = False  # calls are recorded in the order of the event loop
@@ -83,7 +89,8 @@ class Recording(Layer):
             return await runner.run(call)
         started = perf_counter()
         try:
-            result = await runner.run(call)
+            with self._recording():
+                result = await runner.run(call)
         except BaseException as error:
             self._failed(kept, error, perf_counter() - started)
             raise
@@ -98,7 +105,11 @@ class Recording(Layer):
         result: Result | None = None
         events = runner.stream(call)
         try:
-            async for event in events:
+            while True:
+                with self._recording() if kept is not None else nullcontext():
+                    event = await anext(events, None)
+                if event is None:
+                    return
                 if event.kind == "chunk":
                     chunks.append(event.data)
                 elif event.kind in ("done", "error"):
@@ -121,7 +132,7 @@ class Recording(Layer):
         entry = self._entry(call)
         if entry is None or (entry.binding.kind == "local" and self._runs_here(entry.binding.tool)):
             return self.inner, None, None
-        if is_offer_id(entry.tool.id):  # a cassette has tools
+        if is_offer_id(entry.tool.id) or self._cassette in _RECORDS.get():  # a cassette has tools
             return self.inner, None, None
         tool = self._own(entry.tool)
         try:
@@ -130,6 +141,15 @@ class Recording(Layer):
             return self.inner, self._cassette.begin(entry, tool, call.args), tool
         except (NotJSONError, InvalidSchemaError):
             return self.inner, None, None  # the runner refuses it, with the reason
+
+    @contextmanager
+    def _recording(self) -> Generator[None, None, None]:
+        """Do work for a recorded call. It is left at each event of a stream, as what follows is the caller's."""
+        token = _RECORDS.set((*_RECORDS.get(), self._cassette))
+        try:
+            yield
+        finally:
+            _RECORDS.reset(token)
 
     def _entry(self, call: ToolCall) -> Registered | None:
         if type(call) is Attempt:
