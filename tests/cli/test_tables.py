@@ -132,6 +132,7 @@ def test_a_backend_shows_what_matters() -> None:
     text = shown(backends_table(statuses))
     assert "git 1 · protocol 2026-07-28 · restarted 2 times" in text
     assert "3 attempts left" in text
+    assert "no route2 of" not in text
     assert "2 of 3 readings failed · 9 attempts left" in text
     assert "left out bad\\x1b[31m name: it is odd" in text
     assert "○ switched off" in text

@@ -149,23 +149,26 @@ def backends_table(statuses: Sequence[BackendStatus]) -> RenderableType:
 
 
 def _details(status: BackendStatus) -> Text:
-    text = Text()
+    lines: list[Text] = []
     if status.reason and status.enabled:
-        text.append(visible_line(status.reason, 300), style="red")
+        lines.append(Text(visible_line(status.reason, 300), style="red"))
     facts = [str(status.info[key]) for key in ("server", "url") if key in status.info]
     facts += [f"protocol {status.info['protocol']}"] if "protocol" in status.info else []
     facts += [str(status.info["login"])] if "login" in status.info else []
     facts += _attempts(status.info)
     facts += _figures(status.info)
-    text.append(visible_line(" · ".join(facts)), style="dim")
+    if facts:
+        lines.append(Text(visible_line(" · ".join(facts)), style="dim"))
     last = str(status.info.get("last_error", ""))
     if last and last != status.reason:
-        text.append(f"\nlast error: {visible_line(last, 300)}", style="yellow")
-    for line in str(status.info.get("stderr", "")).splitlines()[-_MAX_STDERR:]:
-        text.append(f"\nstderr: {visible_line(line, 200)}", style="dim")
-    for name, reason in list(status.skipped.items())[:5]:
-        text.append(f"\nleft out {visible_line(name, 60)}: {visible_line(reason, 120)}", style="yellow")
-    return text
+        lines.append(Text(f"last error: {visible_line(last, 300)}", style="yellow"))
+    ends = str(status.info.get("stderr", "")).splitlines()[-_MAX_STDERR:]
+    lines += [Text(f"stderr: {visible_line(line, 200)}", style="dim") for line in ends]
+    left_out = list(status.skipped.items())[:5]
+    lines += [
+        Text(f"left out {visible_line(name, 60)}: {visible_line(why, 120)}", style="yellow") for name, why in left_out
+    ]
+    return Text("\n").join(lines)
 
 
 def _attempts(info: JSONObject) -> list[str]:
