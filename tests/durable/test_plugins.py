@@ -10,6 +10,7 @@ import pytest
 from tests.distributions import install, run
 
 from toolexec import Exec
+from toolexec.config.load import load_settings
 from toolexec.durable.journals import is_journal_kind
 from toolexec.errors import ConfigurationError
 
@@ -293,6 +294,24 @@ def test_one_that_cannot_be_used_says_why(refusals: Mapping[str, list[str]], kin
 def test_a_file_is_no_kind() -> None:
     """A word of no plugin is a file, as is all that is not a plain word."""
     assert [is_journal_kind(name) for name in ("runs.db", "./shelf", "postgresql://a/b", "unknown", "")] == [False] * 5
+
+
+@pytest.mark.parametrize("address", ["mysql://db/app", "sqlite:///runs.db", "mysql://me:t0ken@db/app"])
+def test_an_address_is_no_file(address: str) -> None:
+    """The address of something that keeps no journal is refused at once; as a file's name it made directories."""
+    with pytest.raises(ConfigurationError, match="postgresql://") as refused:
+        Exec(journal=address)
+    assert "t0ken" not in refused.value.message
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:t0ken@db/app", "mysql://db/app", "secretref:env:JOURNAL"])
+def test_a_file_of_settings_names_databases_by_another_key(tmp_path: Path, address: str) -> None:
+    """Neither an address nor a secret reference is taken for the path of a file; the error has the key for them."""
+    path = tmp_path / "toolexec.toml"
+    path.write_text(f'[durable]\njournal = "{address}"\n')
+    with pytest.raises(ConfigurationError, match="postgres") as refused:
+        load_settings([path])
+    assert "t0ken" not in refused.value.message
 
 
 async def test_a_worker_needs_an_engine_that_has_workers() -> None:

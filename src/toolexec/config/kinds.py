@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, Strict, ValidationInfo
 from pydantic.fields import FieldInfo
 
-from toolexec.durable.journals import is_journal_kind
+from toolexec.durable.journals import is_address, is_journal_kind
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, to_json_lossy
 from toolexec.model.units import seconds, size
@@ -96,7 +96,10 @@ def _files(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
 
 
 def _journal(name: str, info: ValidationInfo) -> str:
-    """Return the name of a file as `_file` does; that of a kind of journal as it is."""
+    """Return the name of a file as `_file` does; that of a kind of journal as it is. Raises ValueError for an address:
+    those of databases have a key of their own."""
+    if is_address(name):
+        raise ValueError("an address")
     return name if is_journal_kind(name) else _file(name, info)
 
 
@@ -172,7 +175,9 @@ WorkerCount = Annotated[
 ]
 File = Annotated[str, AfterValidator(_file), Kind("file", "the name of a file")]
 JournalName = Annotated[
-    str, AfterValidator(_journal), Kind("file", "the name of a file, or a kind of journal that is installed")
+    str,
+    AfterValidator(_journal),
+    Kind("file", "the name of a file (a database is named by `postgres`), or a kind of journal that is installed"),
 ]
 _FILES: Final = Kind("list of files", "a list of strings", _parse_json)
 Files = Annotated[ListOf[str], AfterValidator(_files), _FILES]

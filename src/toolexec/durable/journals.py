@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
 
-__all__ = ["is_journal_kind", "journal_plugin", "make_journal"]
+__all__ = ["DATABASES", "is_address", "is_journal_kind", "journal_plugin", "make_journal"]
+
+DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
+"""What the address of a database begins with, or the reference to one."""
 
 _WORD: Final = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -23,6 +26,11 @@ def is_journal_kind(name: str) -> bool:
     """Return whether *name* is a kind of journal: of a plugin that is installed, or of a package that could be. Only a
     plain word is looked for; the name of a file is none."""
     return _WORD.fullmatch(name) is not None and name in known_plugins(JOURNALS)
+
+
+def is_address(name: str) -> bool:
+    """Return whether *name* is an address, or the reference to one, and no file's."""
+    return "://" in name or name.startswith(DATABASES)
 
 
 def journal_plugin(kind: str) -> JournalPlugin:

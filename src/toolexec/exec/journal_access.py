@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolexec.durable.engine import DurableEngine, QueuedEngine
 from toolexec.durable.journal import Journal
-from toolexec.durable.journals import is_journal_kind, make_journal
+from toolexec.durable.journals import DATABASES, is_journal_kind, make_journal
 from toolexec.durable.queues import Queue, QueueStore
 from toolexec.durable.recorder import RecordingStore, recording_store
 from toolexec.errors import ConfigurationError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["JournalAccess", "not_on_engine"]
 
 T = TypeVar("T")
-_DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
 
 
 class JournalAccess:
@@ -127,7 +126,7 @@ def not_on_engine(what: str, why: str) -> ConfigurationError:
 
 def _opened(given: str | Path) -> Journal:
     """Return the journal of a file, or of a database in PostgreSQL."""
-    if isinstance(given, str) and given.startswith(_DATABASES):
+    if isinstance(given, str) and given.startswith(DATABASES):
         from toolexec.backend.secrets import SecretResolver
         from toolexec.durable.postgres import PostgresJournal
 

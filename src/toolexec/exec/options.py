@@ -200,6 +200,8 @@ class Options:
                 "[durable] of toolexec.toml",
                 details={"setting": "record"},
             )
+        if isinstance(self.journal, str) and "://" in self.journal:
+            _check_address(self.journal)
         if self.record:
             _check_recording(self.journal)
 
@@ -223,6 +225,19 @@ class Options:
         if isinstance(self.validate_output, bool):
             return "strict" if self.validate_output else "off"
         return self.validate_output
+
+
+def _check_address(journal: str) -> None:
+    """Raise ConfigurationError for an address of what no journal is kept in, which is no file's name either."""
+    from toolexec.durable.journals import DATABASES
+
+    if not journal.startswith(DATABASES):
+        scheme = journal.partition("://")[0]
+        raise ConfigurationError(
+            f"journal has an address that begins with {scheme}://, where no journal is kept; give the path of a file, "
+            "or the address of a database that begins with postgresql://",
+            details={"setting": "journal"},
+        )
 
 
 def _check_recording(journal: Journal | DurableEngine | str | Path | None) -> None:
