@@ -177,7 +177,7 @@ def moved(directory: Path) -> int:
 
 
 async def test_no_write_waits_for_the_disk(tmp_path: Path) -> None:
-    """What is written stays in the log, which is moved into the database when that is asked for and worth it."""
+    """Commits stay in the log, which is moved into the database when that is asked for and worth it."""
     journal = Journal(tmp_path, 600, 0.0)
     try:
         await journal.move_log()

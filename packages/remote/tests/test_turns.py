@@ -126,7 +126,7 @@ async def test_many_connections_of_a_tenant_are_read_as_one() -> None:
 
 
 async def test_a_tenant_that_is_alone_has_some_messages_done_at_once() -> None:
-    """Where there is no other tenant a round is shorter than the messages that have arrived, and not one of each."""
+    """A round is shorter than the messages that have arrived, and not one of each, where there is no other tenant."""
     rounds, done = Rounds(lambda: False), list[int]()
 
     async def take() -> None:

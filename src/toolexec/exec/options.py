@@ -228,7 +228,7 @@ class Options:
 
 
 def _check_address(journal: str) -> None:
-    """Raise ConfigurationError for an address of what no journal is kept in, which is no file's name either."""
+    """Raise ConfigurationError for an address of what no journal is kept in, so that no file gets such a name."""
     from toolexec.durable.journals import DATABASES
 
     if not journal.startswith(DATABASES):
