@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.router import Runtime, effective_profile
     from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
     from toolexec.runtime.sessions import GuestSession, Stop
+    from toolexec.server.collecting import short_collections
     from toolexec.server.http.turns import Turns
 else:
     _HOMES = {
@@ -92,6 +93,7 @@ else:
         "toolexec.runtime.router": ("Runtime", "effective_profile"),
         "toolexec.runtime.sandboxes": ("SandboxSettings", "make_runtime"),
         "toolexec.runtime.sessions": ("GuestSession", "Stop"),
+        "toolexec.server.collecting": ("short_collections",),
         "toolexec.server.http.turns": ("Turns",),
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
@@ -159,6 +161,7 @@ __all__ = [
     "refuse_above",
     "retry_after",
     "serve_gateway",
+    "short_collections",
     "this_owner",
     "to_json",
     "to_json_lossy",

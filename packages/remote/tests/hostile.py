@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -219,6 +220,26 @@ async def floods(endpoint: str) -> AsyncGenerator[None]:
             await asyncio.wait([flooding])
 
 
+@asynccontextmanager
+async def hanging_up(endpoint: str) -> AsyncGenerator[None]:
+    """Have as many programs wait as there can be, and hang up, again and again."""
+    hanging = asyncio.create_task(_hang_up(endpoint))
+    try:
+        yield
+    finally:
+        hanging.cancel()
+        await asyncio.wait([hanging])
+
+
+async def _hang_up(endpoint: str) -> None:
+    for number in count():
+        async with AsyncExitStack() as stack:
+            for client in await clients(stack, endpoint, 1):
+                for each in range(200):
+                    await client.execute(f"hung-{_OWN}-{number}-{each}", "while True: pass", timeout=600)
+                await client.expect("refused", "ready", "started")
+
+
 async def _flood(client: Client) -> None:
     frame = {"type": "resume", "run": "", "fields": {"incarnation": "x"}}
     transport, number = _transport(client), 0
@@ -247,6 +268,7 @@ WAYS: dict[str, Way] = {
         sessions,
         hanging_calls,
         floods,
+        hanging_up,
     )
 }
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Annotated, Final
@@ -28,6 +29,9 @@ __all__ = ["commands"]
 _SWITCH_SECONDS: Final = 0.0005
 """For how long a thread may keep the interpreter from the event loop: a tenth of Python's default, as a run changes
 between threads a dozen times, and those of other tenants may compute."""
+_COLLECTED: Final = 1000
+"""After how many new objects garbage is collected: it takes a millisecond for every two thousand of them, in which no
+thread runs. Commands that end soon have it done after many more."""
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Lend the sandboxes of this machine to others.")
 
 
@@ -171,7 +175,6 @@ async def _serve(lending: Lending, read: Reload, screen: Screen, member: Member 
     from toolexec_remote.server import serve_runtime
     from toolexec_remote.signature import KeyRing
 
-    sys.setswitchinterval(_SWITCH_SECONDS)
     settings = lending.server
     ring, stop = KeyRing(settings.keys, skew=settings.skew), asyncio.Event()
 
@@ -189,23 +192,40 @@ async def _serve(lending: Lending, read: Reload, screen: Screen, member: Member 
     _handle_signals(end, reload)
     if member is not None:
         member.on_end, member.on_reload = end, reload
-    async with make_runtime(lending.sandboxes) as made:
-        made.limits = lending.limits or made.limits
-        kinds = ", ".join(backend.kind for backend in made.backends)
+    with short_steps():
+        async with make_runtime(lending.sandboxes) as made:
+            made.limits = lending.limits or made.limits
+            kinds = ", ".join(backend.kind for backend in made.backends)
 
-        def ready(endpoint: str) -> None:
-            _note(screen, f"serving {kinds} at {endpoint}; Ctrl-C stops it")
+            def ready(endpoint: str) -> None:
+                _note(screen, f"serving {kinds} at {endpoint}; Ctrl-C stops it")
 
-        await serve_runtime(
-            made,
-            settings,
-            lending.state / f"runtime-server-{settings.port}",
-            ring=ring,
-            ready=ready if member is None else None,
-            stop=stop,
-            member=member,
-        )
+            await serve_runtime(
+                made,
+                settings,
+                lending.state / f"runtime-server-{settings.port}",
+                ring=ring,
+                ready=ready if member is None else None,
+                stop=stop,
+                member=member,
+            )
     return 0
+
+
+@contextmanager
+def short_steps() -> Generator[None]:
+    """Have the interpreter change between threads, and collect garbage, in steps that no other tenant notices."""
+    from toolexec.remote import short_collections
+
+    seconds, objects = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.set_threshold(_COLLECTED)
+    try:
+        with short_collections():
+            yield
+    finally:
+        sys.setswitchinterval(seconds)
+        gc.set_threshold(*objects)
 
 
 def _note(screen: Screen, text: str) -> None:

@@ -104,18 +104,18 @@ class LoopCalls:
         self._tasks.pop(key, None)
 
     def cancel_all(self) -> None:
-        """Cancel all that is under way."""
+        """Cancel all that is under way, as the run is over; later answers are dropped."""
         for task in [*self._tasks.values()]:
             cancel_begun(task)
+        self._settle = _dropped  # a cycle would keep what the run has until the next collection
 
     async def aclose(self) -> None:
-        """Wait a moment until what was cancelled has ended; a tool may refuse to. Later answers are dropped."""
+        """Wait a moment until what was cancelled has ended; a tool may refuse to."""
         tasks = [*self._tasks.values()]
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
             if left:
                 logger.warning("%d tool calls go on though their run is over: they ignore cancellation", len(left))
-        self._settle = _dropped  # a cycle would keep what the run has until the next collection
 
 
 def _dropped(_message_id: str, _answer: str) -> None:

@@ -389,6 +389,7 @@ class PostWatcher:
 
     def done(self, outcome: Outcome) -> None:
         """Implement `Watcher.done`."""
+        self.run = None  # which knows this
         self._notify()
 
     def _notify(self) -> None:

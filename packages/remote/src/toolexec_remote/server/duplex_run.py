@@ -163,6 +163,7 @@ class DuplexRun:
             self._away.cancel()
         if self.run is not None:
             self._runs.service.forget(self.run)
+            self.run = None
 
     def _stop(self, why: ToolExecError) -> None:
         self.route.lose(why.message)

@@ -126,8 +126,10 @@ class FrameRoute:
             self._settle(message.id, Answer(kind, json.dumps(dict(message.payload))))
 
     def lose(self, why: str) -> None:
-        """Fail what is under way, and what comes."""
+        """Fail what is under way, and what comes. What sends is known no more: it knows this, too, and both together
+        would be garbage that only a collection finds."""
         self._lost = self._lost or why
+        self._send = _drop
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(ConnectionClosedError(why))
@@ -148,7 +150,7 @@ class RelayGateway(CountedGateway):
     """
 
     def __init__(self, route: Route, limits: Limits) -> None:
-        connection = _RouteConnection(self._asked)
+        self._connection = connection = _RouteConnection(self._asked)
         proxy = ProxyGateway(connection)
         connection.deliver = proxy.deliver
         super().__init__(proxy, limits)
@@ -205,6 +207,10 @@ class RelayGateway(CountedGateway):
         """Pass on that the program holds some results no longer."""
         self._route.note("release", json.dumps(dict(message.payload)))
 
+    def close(self) -> None:
+        """Ask nothing more, as the run is over: what has a part in it is free at once, without a collection."""
+        self._connection.close()
+
     def tool_calls(self) -> list[ToolCallRecord]:
         """Return the calls that were made, without their arguments and values, which the caller has."""
         return [*self._records]
@@ -249,6 +255,14 @@ def _backend_kind(payload: str) -> str:
     return found[1] if found is not None else ""
 
 
+def _drop(_: object) -> None:
+    """Send nothing."""
+
+
+async def _refuse(_: Message) -> Answer:
+    raise ConnectionClosedError("the run is over")
+
+
 class _RouteConnection:
     """Has a `ProxyGateway` ask over a route."""
 
@@ -274,6 +288,10 @@ class _RouteConnection:
         """Implement `Connection.aclose`."""
         for task in [*self._tasks.values()]:
             task.cancel()
+
+    def close(self) -> None:
+        """Forget who asks, and who is asked."""
+        self.deliver, self._ask_route = _drop, _refuse
 
     async def _ask(self, message: Message) -> None:
         try:

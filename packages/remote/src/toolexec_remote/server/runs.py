@@ -311,6 +311,8 @@ class RunService:
             self._kept_bytes += len(outcome.body)
         else:
             self._runs.pop(key, None)
+        if run.gateway is not None:
+            run.gateway.close()
         run.finish(outcome)
         self.tidy()
 
