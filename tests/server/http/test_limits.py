@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 
 import pytest
 from tests.waiting import until
@@ -11,7 +12,7 @@ from tests.waiting import until
 from toolexec.server.http import HttpSettings, Metrics
 from toolexec.server.http.bodies import refusal_of
 
-from .conftest import INITIALIZE, JSON_HEADERS, Serve
+from .conftest import INITIALIZE, JSON_HEADERS, Certificate, Serve
 
 HEAD = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\n"
 JSON = b"content-type: application/json\r\n"
@@ -24,6 +25,42 @@ async def test_a_declared_length_is_believed(serve: Serve) -> None:
         answer = await server.raw(HEAD + JSON + b"content-length: " + length + b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b"connection: close" in answer
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize(
+    ("header", "status"), [({}, 413), ({"content-type": "text/plain"}, 415), ({"host": "evil.example"}, 421)]
+)
+async def test_a_client_reads_its_answer_although_it_still_sends(
+    serve: Serve, certificate: Certificate, encrypted: bool, header: dict[str, str], status: int
+) -> None:
+    """A client that sends its whole body before it reads gets the refusal, not a connection that is reset."""
+    tls = {"tls_cert": certificate.cert, "tls_key": certificate.key} if encrypted else {}
+    server = await serve(HttpSettings(port=0, **tls))
+    trusting = ssl.create_default_context(cafile=certificate.cert) if encrypted else False
+    for _ in range(3):
+        body, headers = b"x" * (6 << 20), {**JSON_HEADERS, **header}
+        answer = await server.request("POST", content=body, headers=headers, verify=trusting)
+        assert answer.status_code == status
+
+
+async def test_a_client_that_sends_for_ever_is_cut_off(serve: Serve) -> None:
+    """After its answer a client may send no more than two bodies of the longest kind."""
+    server = await serve(HttpSettings(port=0, max_body_bytes=1000))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HEAD + JSON + b"content-length: 1000000000\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 413 ")  # to the end: nothing follows the answer
+
+    async def is_cut_off() -> bool:
+        try:
+            writer.write(b"x" * 1000)
+            await writer.drain()
+        except ConnectionError:
+            return True
+        return False
+
+    await until(is_cut_off)
+    writer.close()
 
 
 async def test_a_body_in_chunks_is_counted(serve: Serve) -> None:

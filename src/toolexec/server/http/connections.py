@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from toolexec.server.http.lingering import Lingering
 from toolexec.server.http.replies import Refuse
 from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
@@ -16,6 +17,8 @@ from toolexec.server.http.writing import Together
 
 __all__ = ["Connection", "connections"]
 
+_BODIES: Final = 2
+"""How many of the longest bodies are discarded before a client that goes on sending is cut off."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 5\r\n\r\n"
 
 
@@ -24,7 +27,8 @@ class Connection(H11Protocol):
 
     A request's head must be there `header_timeout` seconds after its first byte, or after the connection was made. A
     client that reads nothing of an answer for `read_timeout` seconds is cut off, and so is one that goes on sending a
-    body after its request was answered. One that has no seat, in its state, is asked to come back.
+    body after its request was answered, once it has had time to read the answer. One that has no seat, in its state,
+    is asked to come back.
     """
 
     limits: HttpSettings
@@ -38,7 +42,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Note that a client is there."""
-        super().connection_made(cast("asyncio.Transport", Together(transport, self.loop)))
+        self._socket = transport
+        super().connection_made(cast("asyncio.Transport", Together(transport, self.loop, self._close)))
         if self._seat is None:
             self.tell("connections")
             transport.write(_FULL)
@@ -99,6 +104,13 @@ class Connection(H11Protocol):
             self._read_timer.cancel()
             self._read_timer = None
         super().resume_writing()
+
+    def _close(self) -> None:
+        """End the connection, of which everything is sent."""
+        if self.conn.their_state is h11.SEND_BODY and not self._socket.is_closing():
+            Lingering(self._socket, self, _BODIES * self.limits.max_body_bytes)
+        else:
+            self._socket.close()
 
     def _await_head(self) -> None:
         if self._head_timer is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["Together"]
@@ -10,11 +11,19 @@ __all__ = ["Together"]
 
 class Together:
     """A transport that keeps the first write of a turn of the event loop until the next one, at most until the turn is
-    over. Everything else is that of *transport*, after what was kept."""
+    over. Everything else is that of *transport*, after what was kept; *close* closes it, where that
+    is not simply done."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        close: Callable[[], None] | None = None,
+    ) -> None:
         self._transport = transport
         self._loop = loop
+        self._close = close if close is not None else transport.close
+        self._is_closing = False
         self._kept = b""
         self._timer: asyncio.Handle | None = None
 
@@ -37,9 +46,17 @@ class Together:
         return len(self._kept) + self._transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """Close the connection once everything is sent."""
+        """Close the connection once everything is sent; at once where that has begun."""
         self._flush()
-        self._transport.close()
+        if self._is_closing:
+            self._transport.close()
+        else:
+            self._is_closing = True
+            self._close()
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closed, or about to be."""
+        return self._is_closing or self._transport.is_closing()
 
     def abort(self) -> None:
         """Close the connection at once."""
