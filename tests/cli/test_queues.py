@@ -81,3 +81,11 @@ def test_a_schedule_without_a_time(cli: Cli, settings: Path, steps: Path) -> Non
     """The error says which two there are."""
     done = cli("schedules", "add", "tidy", steps, "-c", settings)
     assert (done.exit_code, "either cron" in done.stderr) == (2, True)
+
+
+def test_another_schedule_of_a_name_says_how_to_replace_it(cli: Cli, settings: Path, steps: Path) -> None:
+    """The error has the option of the command, which then replaces the schedule."""
+    assert cli("schedules", "add", "tidy", steps, "--every", "300", "-c", settings).exit_code == 0
+    done = cli("schedules", "add", "tidy", steps, "--every", "301", "-c", settings)
+    assert (done.exit_code, "--replace" in done.stderr) == (3, True)
+    assert cli("schedules", "add", "tidy", steps, "--every", "301", "--replace", "-c", settings).exit_code == 0

@@ -79,7 +79,7 @@ class Schedules:
         if (found.timing.to_dict(), found.program) != (timing.to_dict(), kept):
             raise RunError(
                 f"there is a schedule {name} already, with other times, another program or another caller; say "
-                "replace=True to have this one in its place",
+                "replace=True, or --replace, to have this one in its place",
                 code="run_changed",
                 op="schedule",
                 details={"schedule": name},
