@@ -14,6 +14,8 @@ from toolexec import Exec, Filters, Gate, Policy, Rule, Tool, tool
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.integrations.openai_agents import toolset
 from toolexec.model.origin import Caller, Origin
+from toolexec.run.layers.budget import Budget
+from toolexec.run.results import ResultStore
 
 agents = require("agents", "openai-agents")
 
@@ -238,6 +240,19 @@ async def test_a_budget_brings_read_result_along() -> None:
     assert len(first.received[0]) <= 2200
     assert json.loads(second.received[0])["value"] == "thing 499"
     assert json.loads(third.received[0])["error"]["code"] == "result_not_found"
+
+
+async def test_another_gate_has_its_results_read() -> None:
+    """A toolset that was made before `Exec.reconfigure` reads by the handles of the budget that there is now."""
+    budgets = [Gate(budget=Budget(ResultStore(size))) for size in (2000, 3000)]
+    async with Exec(gate=budgets[0]) as ex:
+        ex.add(tool("shop:list")(lambda: [*range(5000)]))
+        tools = toolset(ex)
+        ex.reconfigure(gate=budgets[1])
+        first = await run(tools, ("shop__list", {}))
+        handle = json.loads(first.received[0])["handle"]
+        second = await run(tools, ("read_result", {"handle": handle, "path": "[4999]"}))
+    assert json.loads(second.received[0])["value"] == 4999
 
 
 @pytest.mark.parametrize("mode", ["direct", "search"])

@@ -29,6 +29,7 @@ from toolexec.model.visible_schema import visible_schema
 from toolexec.run.context import Cause
 from toolexec.run.framing import framed_value
 from toolexec.run.layers.budget import kept_results
+from toolexec.run.results import ResultStore
 from toolexec.run.types import Result
 
 __all__ = ["Answer", "Face", "Mode", "Toolset", "Work", "failed_answer"]
@@ -114,11 +115,14 @@ class Toolset:
         self.mode: Mode = mode
         self._filters = filters
         self._origin = origin
-        self._results = kept_results(ex.options.own_gate)
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the toolset itself, as frameworks copy their tools, and there is one Exec behind all copies."""
         return self
+
+    @property
+    def _results(self) -> ResultStore | None:
+        return kept_results(self.ex.options.own_gate)  # of the gate as it is now: `Exec.reconfigure` may change it
 
     def faces(self) -> list[Face]:
         """Return the tools that there are just now, those of *ex* by ID; of backends that have not started there are
@@ -237,8 +241,9 @@ class Toolset:
         return self._within(data, result.error)
 
     async def _read(self, work: Work, args: JSONObject) -> Answer:
-        assert self._results is not None
-        page = self._results.read(origin=current_origin(), **args)
+        results = self._results
+        assert results is not None
+        page = results.read(origin=current_origin(), **args)
         return Answer(value=page.to_dict(), text=_text(page.to_dict()))
 
     def _check(self, tool_id: str) -> None:
@@ -249,7 +254,8 @@ class Toolset:
 
     def _within(self, data: JSONDict, error: ToolExecError | None = None) -> Answer:
         """Return the answer, within the budget if there is one."""
-        value = self._results.show(data, current_origin()).value if self._results is not None else data
+        results = self._results
+        value = results.show(data, current_origin()).value if results is not None else data
         return Answer(value=value, text=_text(value), error=error)
 
     def _acting(self) -> AbstractContextManager[object]:
