@@ -117,6 +117,38 @@ async def test_python_stops_where_it_failed(ex: Exec) -> None:
             await session.evaluate("tools.t.double(n=1)")
 
 
+LARGE = {
+    "blocking": "rows = tools.t.rows()\nlast = rows[-1]\nreturn last",
+    "awaiting": "rows = await tools.t.rows()\nlast = rows[-1]\nopen = tools.t.double(n=4)\nreturn last + await open",
+    "failing": "rows = tools.t.rows()\nlast = rows[-1]\nraise ValueError(last)",
+}
+
+
+@pytest.mark.parametrize("kind", list(LARGE))
+async def test_large_results_are_looked_into(tmp_path: Path, counter: Counter, kind: str) -> None:
+    """A result that stays on the host is shown as a variable and can be used in an expression; a call that is open
+    stays so."""
+    async with Exec(journal=tmp_path / "runs.db", result_bytes=2000) as ex:
+        ex.add(counter.double, "t:double")
+        ex.add(lambda: [*range(5000)], "t:rows")
+        whole = await ex.execute_code(LARGE[kind], durable="order")
+        counter.calls.clear()
+        async with ex.runs.debug("order") as session:
+            await session.to_line(LARGE[kind].count("\n") + 1)
+            assert session.variables["last"] == "4999"
+            assert session.variables["rows"].startswith("[0, 1, 2, ")
+            assert session.variables.get("open", "<the result of call ").startswith("<the result of call ")
+            assert await session.evaluate("len(rows), rows[-1], sum(rows)") == "(5000, 4999, 12497500)"
+            with pytest.raises(InvalidRequestError, match="nothing is called"):
+                await session.evaluate("tools.t.rows()")
+            if kind == "failing":
+                await session.to_error()
+                assert await session.evaluate("rows[4000]") == "4000"
+            await session.to_end()
+            assert session.value == whole.value
+        assert counter.calls == []
+
+
 async def test_concurrent_python_shows_what_is_under_way(ex: Exec) -> None:
     """Calls that were gathered are open until the program has their answers."""
     all_asked = asyncio.Barrier(3)  # or a slow guest has the first answer before it makes the third call

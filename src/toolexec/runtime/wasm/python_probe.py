@@ -18,13 +18,14 @@ import sys
 from typing import Any
 
 _CALLS = ("run_tool", "run_chain")
+_READ = "read_result"
 _MOST_NAMES = 100
 _MOST_FRAMES = 50
 _MOST_PENDING = 1 << 20
 
 
 class _Repr(reprlib.Repr):
-    """A repr that is short, and that waits for no tool."""
+    """A repr that is short, and that waits for no tool, but reads of large results what it shows."""
 
     def __init__(self, most: int, deferred: Any) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class _Probe:
         self.ticks = 0
         self.position = self.anchor, 0
         self.active = not self.anchor
-        self.over = False
+        self.over = self.looking = False
         guest: Any = sys.modules["toolexec_guest.main"]._guests[0]  # type: ignore[attr-defined]  # noqa: SLF001
         self.guest, self.channel = guest, guest._channel  # noqa: SLF001
         is_first = guest._runs == 1  # noqa: SLF001
@@ -98,7 +99,7 @@ class _Probe:
 
     def on_queue(self, kind: str, text: str) -> str:
         """Stop at a call that was asked for."""
-        if self.over:
+        if self.over and not (self.looking and kind == _READ):
             raise sys.modules["toolexec_guest.errors"].ToolError(  # type: ignore[attr-defined]
                 "nothing is called while a replay has stopped", code="replay"
             )
@@ -173,11 +174,25 @@ class _Probe:
             "call": call,
             "pending": pending,
             "stack": self.stack(frame),
-            "variables": self.variables(frame, shown, most),
+            **self.look(frame, shown, most),
         }
+        self.channel._post_frame('[{"type":"probe","id":"0","payload":' + json.dumps(found) + "}]")  # noqa: SLF001
+
+    def look(self, frame: Any, shown: _Repr, most: int) -> dict[str, Any]:
+        """Return the variables, and the value of the expression. Pages of large results are read for that; no call is
+        sent with them, and no answer that comes with them is taken before it is over."""
+        channel, late = self.channel, list[Any]()
+        waiting, channel._outbox = channel._outbox, []  # noqa: SLF001
+        deliver, channel._deliver = channel._deliver, late.append  # noqa: SLF001
+        self.looking = True
+        found: dict[str, Any] = {"variables": self.variables(frame, shown, most)}
         if self.wanted.get("expression") is not None:
             found["evaluated"] = self.evaluated(frame, shown, most)
-        self.channel._post_frame('[{"type":"probe","id":"0","payload":' + json.dumps(found) + "}]")  # noqa: SLF001
+        self.looking = False
+        channel._outbox, channel._deliver = waiting, deliver  # noqa: SLF001
+        for answer in late:
+            deliver(answer)
+        return found
 
     def variables(self, frame: Any, shown: _Repr, most: int) -> dict[str, str]:
         """Return what the innermost frame of the program knows, but for modules, functions and classes."""
