@@ -199,21 +199,35 @@ async def test_a_run_that_ignores_its_cancellation_is_left(tmp_path: Path, caplo
     await asyncio.wait_for(task, 60)
 
 
-@UNDOABLE
-@pytest.mark.parametrize("more", [{}, {"durable": "r"}], ids=["plain", "durable"])
-async def test_a_tool_that_closes_its_own_exec(run: Run, more: dict[str, Any], tmp_path: Path) -> None:
-    """Closing from a tool does not wait for the run of that tool: the run ends, and so does the closing."""
-    scene = Scene(tmp_path / "runs.db")
+def runs_a_chain(ex: Exec) -> Callable[[], Awaitable[str]]:
+    """Return a tool that runs a chain, and waits for it."""
 
-    @tool("t:close")
-    async def close() -> None:
-        await scene.ex.aclose()
+    async def part() -> str:
+        result = await ex.run_chain([{"tool_id": "t:wait"}])
+        return str(result.raise_for_error())
 
-    scene.ex.add(close)
-    ends = (
-        scene.ex.run_chain([{"tool_id": "t:close"}], **more)
-        if run is RUNS["chain"]
-        else scene.ex.run_workflow('run("t:close")', **more)
-    )
-    await asyncio.wait_for(ends, 60)
-    await asyncio.wait_for(scene.ex.aclose(), 60)
+    return part
+
+
+@pytest.mark.parametrize("part", ["skill", "run of a tool"])
+@pytest.mark.parametrize("run", ["chain", "workflow", "python"])
+async def test_a_part_of_a_durable_run_has_not_failed(run: str, part: str, tmp_path: Path) -> None:
+    """A call that is stopped with its run is not recorded as a failure: the next Exec makes it again."""
+    scene, after = Scene(tmp_path / "runs.db"), Scene(tmp_path / "runs.db")
+    for each in (scene, after):
+        if part == "skill":
+            each.ex.add_skill('+++\nname = "part"\ndescription = "Waits"\n+++\nreturn run("t:wait")')
+        else:
+            each.ex.add(tool("skill:part", read_only=True)(runs_a_chain(each.ex)))
+    whole: dict[str, Run] = {
+        "chain": lambda ex: ex.run_chain([{"tool_id": "skill:part"}], durable="r"),
+        "workflow": lambda ex: ex.run_workflow('return run("skill:part")', durable="r"),
+        "python": lambda ex: ex.execute_code('return tools.run("skill:part")', durable="r"),
+    }
+    result = await scene.close_during(whole[run](scene.ex))
+    assert isinstance(result.error, ClosedError), result
+    after.go.set()
+    async with after.ex as ex:
+        assert [call.state for call in await ex.runs.calls("r")] == ["begun"]
+        resumed = await ex.runs.resume("r")
+        assert resumed.error is None, resumed

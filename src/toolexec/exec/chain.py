@@ -116,10 +116,11 @@ class Chains:
         result = ChainResult()
         try:
             unknown = self._unknown(chain)
+            calls = self._sources.under_way.calls_by(runner)
             work = execute_chain(
-                runner, self._index, chain, result, on_progress=on_progress, origin=origin, unknown=unknown
+                calls, self._index, chain, result, on_progress=on_progress, origin=origin, unknown=unknown
             )
-            await self._sources.under_way.run(work)
+            await self._sources.under_way.worked(work)
         except asyncio.CancelledError as cancelled:
             if on_error == "undo" and not self._goes_on:
                 await undo(self._runner, self._index, result.steps, origin, cut_off=cancelled)

@@ -103,12 +103,12 @@ class _Languages:
 
     async def execute(self, request: ExecuteRequest, tools: Tools, /) -> CodeResult:
         if request.language != "workflow":
-            return await self._under_way.run(self._runtime().execute(request, tools))
+            return await self._under_way.worked(self._runtime().execute(request, tools))
         if self._workflows is None:
             from toolexec.workflow.engine import WorkflowEngine
 
             self._workflows = WorkflowEngine()
-        return await self._under_way.run(self._workflows.execute(request, tools))
+        return await self._under_way.worked(self._workflows.execute(request, tools))
 
 
 class CodeRuns:
@@ -234,7 +234,7 @@ class CodeRuns:
                 CodeConfig(
                     index=self._scope.index,
                     docs=self._scope.docs,
-                    run=self._runner,
+                    run=self.under_way.calls_by(self._runner),
                     engine=_Languages(lambda: self.runtime, self.under_way),
                     default_timeout=options.default_timeout,
                     max_timeout=options.max_timeout,
@@ -490,7 +490,7 @@ class CodeSession:
             request = request.given(gateway=tools, output=tools.output)
             engine = config.engine if request.language == "workflow" else None
             under_way = self._runs.under_way
-            work = under_way.run(session.execute(request)) if engine is None else engine.execute(request, tools)
+            work = under_way.worked(session.execute(request)) if engine is None else engine.execute(request, tools)
             result = await executor.run(request, tools, work)
             run.failure = result.error
             return result

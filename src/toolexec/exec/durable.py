@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
-    from toolexec.exec.under_way import Kept
+    from toolexec.exec.under_way import OpenRun
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
@@ -189,7 +189,7 @@ class DurableRuns(JournalAccess):
         approved: bool = False,
         offline: bool = False,
     ) -> RunResult:
-        with self._sources.under_way.kept() as kept:  # until the journal has what became of it
+        async with self._sources.under_way.kept() as kept:  # until the journal has what became of it
             return await self._go_on_with(
                 run, owner, hooks, kept, accept_changes=accept_changes, approved=approved, offline=offline
             )
@@ -199,7 +199,7 @@ class DurableRuns(JournalAccess):
         run: RunRecord,
         owner: str,
         hooks: RunHooks,
-        kept: Kept,
+        kept: OpenRun,
         *,
         accept_changes: bool,
         approved: bool,
@@ -301,7 +301,9 @@ class DurableRuns(JournalAccess):
             assert config.docs is not None
             index = IndexOfRun(config.index, {} if run.settings.get(RECORDED) else RUN_TOOLS)
             docs = DocsOfRun(config.docs, index)
-            return replace(config, run=runner, index=index, docs=docs, deliveries=runner.replay)
+            return replace(
+                config, run=code.under_way.calls_by(runner), index=index, docs=docs, deliveries=runner.replay
+            )
 
         return code.run_request(code.request(run.source, own), change, asks=asks)
 

@@ -177,9 +177,11 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         No task of yours is cancelled: a chain, a workflow or code that it awaits ends with a ClosedError in its result,
         or raised before it has begun; single calls of Python functions end by themselves. Durable runs can be resumed
         at once, elsewhere; others with `on_error="undo"` are undone first, in at most 30 seconds. Handlers that ignore
-        their cancellation have 2 seconds to end. In a child that was
-        forked while this Exec was in use it does nothing, for all of it is the parent's. Raises ConfigurationError on
-        another event loop than the one that runs its code.
+        their cancellation have 2 seconds to end.
+
+        A tool may close the Exec whose run has called it: its call ends as it would have, its run is stopped after it,
+        and what that needs is closed with it. In a child that was forked while this Exec was in use it does nothing,
+        for all of it is the parent's. Raises ConfigurationError on another event loop than the one that runs its code.
         """
         await self._parts.aclose()
 

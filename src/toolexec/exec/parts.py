@@ -235,8 +235,15 @@ class Parts:
             return
         if self.code_is_in_use:
             self.home.enter()
+        has_ended = True
         try:
-            await self.sources.under_way.aclose(self.close_patience)
+            has_ended = await self.sources.under_way.aclose(self.close_patience, self.aclose)
+        finally:
+            if has_ended:  # else the run that this is called from needs the rest until its end
+                await self._close_all()
+
+    async def _close_all(self) -> None:
+        try:
             if "code" in self.__dict__:
                 await self.code.aclose()
         finally:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -91,7 +92,7 @@ class SyncExec:
 
     def close(self) -> None:
         """Stop all backends and the event loop; calls that are under way in other threads raise ClosedError;
-        chains, workflows and code have it in their result."""
+        chains, workflows and code have it in their result. In a tool it returns before the call of that has ended."""
         if self._is_left():
             self._closed = True
             return
@@ -105,11 +106,16 @@ class SyncExec:
             if cassette is not None and cassette is not self.exec.options.cassette:
                 cassette.close()  # it was opened without the loop
             return
+        calls = [call.future for call in _AROUND.get() if call.owner is self]
+        around = [future for future in calls if future is not None and not future.done()]
         try:
             asyncio.run_coroutine_threadsafe(self.exec.aclose(), loop).result()
         finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+            if around:  # it ends when this has returned
+                around[0].add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+            else:
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join()
 
     def add(
         self,
@@ -367,7 +373,12 @@ class SyncExec:
             self._refuse_own_thread()
             with self._lock:  # so that no work arrives after `close` has stopped the loop
                 loop = self._running_loop()
-                future = asyncio.run_coroutine_threadsafe(work, loop)
+                call = _AwaitedCall(self)
+                token = _AROUND.set((*_AROUND.get(), call))
+                try:
+                    call.future = future = asyncio.run_coroutine_threadsafe(work, loop)
+                finally:
+                    _AROUND.reset(token)
         except BaseException:
             if loop is None:
                 work.close()
@@ -412,6 +423,19 @@ class SyncExec:
             self._thread = threading.Thread(target=_serve, args=(runner,), name="toolexec-loop", daemon=True)
             self._thread.start()
         return self._loop
+
+
+class _AwaitedCall:
+    """What a thread has the event loop do, and waits for."""
+
+    __slots__ = ("future", "owner")
+
+    def __init__(self, owner: SyncExec) -> None:
+        self.owner = owner
+        self.future: Future[Any] | None = None
+
+
+_AROUND: ContextVar[tuple[_AwaitedCall, ...]] = ContextVar("toolexec_awaited_calls", default=())
 
 
 class SyncCodeSession:

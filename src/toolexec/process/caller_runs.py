@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from typing import Any, Final, TypeVar
 
 from toolexec.errors import ClosedError
@@ -67,6 +67,9 @@ class CallerRuns:
     def __len__(self) -> int:
         return len(self._runs)
 
+    def __contains__(self, task: object) -> bool:
+        return task in self._runs
+
     async def run(self, work: Awaitable[T]) -> T:
         """Return what *work* gives; raises what it raises, and ClosedError when it was stopped by `aclose`.
 
@@ -93,11 +96,21 @@ class CallerRuns:
                 del self._runs[task]
                 run.end()
 
-    async def aclose(self, patience: float | None = None) -> bool:
-        """Cancel all work of this event loop and wait until it has ended; work that closes what it runs in does not
-        wait for itself. Return whether all has ended: work that ignores its cancellation has *patience* seconds."""
-        current, loop = asyncio.current_task(), asyncio.get_running_loop()
-        runs = [run for task, run in [*self._runs.items()] if task is not current and task.get_loop() is loop]
+    async def leave(self, task: asyncio.Task[Any] | None) -> None:
+        """Cancel the work in *task*, which this is called by, and wait to be cancelled with it. Return at once where
+        that was stopped before, and goes on all the same, such as to undo what was done."""
+        run = self._runs.get(task) if task is not None else None
+        if task is None or run is None or (run.stopped is not None and run.stopped.done()):
+            return
+        task.get_loop().call_soon_threadsafe(run.cancel)
+        await asyncio.get_running_loop().create_future()
+
+    async def aclose(self, patience: float | None = None, *, spared: Collection[asyncio.Task[Any] | None] = ()) -> bool:
+        """Cancel all work of this event loop but that in the tasks *spared*, and wait until it has ended; work that
+        closes what it runs in does not wait for itself. Return whether all has ended: work that ignores its
+        cancellation has *patience* seconds."""
+        loop, spared = asyncio.get_running_loop(), {asyncio.current_task(), *spared}
+        runs = [run for task, run in [*self._runs.items()] if task not in spared and task.get_loop() is loop]
         for run in runs:
             run.cancel()
         if stopping := [run.stopped for run in runs if run.stopped is not None]:
