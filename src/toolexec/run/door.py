@@ -140,17 +140,27 @@ class Door(Layer):
 
     That is the case where a layer of the user has changed the call after the rules, and where the tool has changed
     between two attempts. With *keeps* the arguments are compared with the copy that `Admitting` kept. Attempts after
-    the first one at a call are recorded here; the first is recorded as the call itself.
+    the first one at a call are recorded here; the first is recorded as the call itself. *still* raises where the call
+    must not be made any more; see `Admitting`.
     """
 
     undecided: Runner
     """The rules that decide, with this door behind them."""
 
-    def __init__(self, inner: Runner, find: Find, records: RecordsAttempts | None, *, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        inner: Runner,
+        find: Find,
+        records: RecordsAttempts | None,
+        *,
+        keeps: bool = False,
+        still: StillAllowed | None = None,
+    ) -> None:
         super().__init__(inner)
         self._find = find
         self._records = records
         self._keeps = keeps
+        self._still = still
 
     def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
         """Make the call; see `Runner.run`."""
@@ -218,6 +228,8 @@ class Door(Layer):
         trail = known.trail
         if trail.attempts and not self._is_current(entry):
             return None
+        if self._still is not None:
+            self._still(entry, call)
         trail.attempts += 1
         return attempt_at(call, entry, trail.attempts)
 

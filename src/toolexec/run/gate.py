@@ -251,11 +251,12 @@ class Gate:
         layers: Sequence[Callable[[Runner], Runner]] = (),
     ) -> Runner:
         """Do what `wrap` does for rules that may not be the present ones any more when a call has passed them, as one
-        that waited for an approver: then *still* decides, too."""
+        that waited for an approver, for its turn or for another attempt: then *still* decides, too."""
         records = next((part for part in self.parts if isinstance(part, RecordsAttempts)), None)
         keeps = bool(layers)
-        door = Door(runner, find, records, keeps=keeps)
-        admitting = partial(Admitting, find=find, keeps=keeps, still=still)
+        door = Door(runner, find, records, keeps=keeps, still=still)
+        # What is inside may answer a call that does not come to the door, or have it wait until it does.
+        admitting = partial(Admitting, find=find, keeps=keeps, still=still if self._inside or layers else None)
         door.undecided = self._in_place(admitting(door), find, records)
         made: Runner = door
         for layer in reversed(layers):

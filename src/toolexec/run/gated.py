@@ -61,6 +61,8 @@ class GatedByPolicy(Gated):
 
     def __init__(self, inner: Runner, find: Find, direct: Runner, allows: Allows) -> None:
         super().__init__(inner, find)
+        self.rules = Gated(inner, find)
+        """Makes all calls through *inner*."""
         self._direct = direct
         self._direct_in_thread = thread_runner(direct)
         self._allows = allows

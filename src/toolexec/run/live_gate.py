@@ -19,6 +19,7 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.run.admission import check_denied
 from toolexec.run.gate import Gate, GroupScope
+from toolexec.run.gated import GatedByPolicy
 from toolexec.run.refusals import denied_since, out_since
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, thread_runner
@@ -165,23 +166,33 @@ class _LiveRunner:
         caller = self._live.present(origin.caller)
         if caller is None:
             raise out_since(entry)
-        if caller != origin.caller:
+        if caller is not origin.caller and caller != origin.caller:
             call = replace(call, origin=replace(origin, caller=caller))
         elif now is gate:
             return
         check_denied(now, entry, call, refusal=denied_since)
 
+    def _begun(self, era: Era, call: ToolCall) -> Runner:
+        """Return what makes the call, as one of its caller by what that is now: its run may have begun long ago."""
+        made, origin = era.runners[self], call.origin
+        caller = self._live.present(origin.caller)
+        if caller is None:  # the rules have it recorded, and refuse it
+            return made.rules if isinstance(made, GatedByPolicy) else made
+        if caller is not origin.caller:
+            call.origin = replace(origin, caller=caller)
+        return made
+
     async def run(self, call: ToolCall) -> Result:
         """Make the call; see `Runner.run`."""
         era = self._live.era
         with era.call():
-            return await era.runners[self].run(call)
+            return await self._begun(era, call).run(call)
 
     async def stream(self, call: ToolCall) -> AsyncGenerator[StreamEvent, None]:
         """Make the call piece by piece; see `Runner.stream`."""
         era = self._live.era
         with era.call():
-            events = era.runners[self].stream(call)
+            events = self._begun(era, call).stream(call)
             try:
                 async for event in events:
                     yield event
@@ -196,7 +207,7 @@ class _LiveRunner:
     def run_in_thread(self, call: ToolCall, wait: Wait, within: float) -> Result | None:
         """Make the call in this thread; see `ThreadRunner.run_in_thread`."""
         era = self._live.era
-        made = thread_runner(era.runners[self])
+        made = thread_runner(self._begun(era, call))
         if made is None:
             return None
         with era.call():

@@ -81,8 +81,17 @@ class ApiKeys:
     """The keys that are accepted; *clock* gives the seconds since 1970."""
 
     def __init__(self, keys: Sequence[ApiKey], clock: Callable[[], float] = time.time) -> None:
-        self._known = [(bytes.fromhex(key.sha256), key.expires_at(), key) for key in keys]
+        self._known = [(bytes.fromhex(key.sha256), key.id) for key in keys]
+        self._callers = {key.id: (caller_of(key), key.expires_at()) for key in keys}
         self._clock = clock
+
+    def __contains__(self, key_id: object) -> bool:
+        return key_id in self._callers
+
+    def caller(self, key_id: str) -> Caller | None:
+        """Return who has the key of this ID now; None once it has expired. Raises KeyError for an unknown one."""
+        caller, expires = self._callers[key_id]
+        return caller if self._clock() < expires else None
 
     def identify(self, key: str) -> Identity:
         """Return who has the key. Every entry is compared, so that the time says nothing about which one it was.
@@ -90,13 +99,14 @@ class ApiKeys:
         Raises BadCredentialError for a key that is unknown or has expired.
         """
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-        found: tuple[ApiKey, float] | None = None
-        for known, expires, entry in self._known:
+        found: str | None = None
+        for known, key_id in self._known:
             if hmac.compare_digest(known, digest):
-                found = entry, expires
+                found = key_id
         if found is None:
             raise BadCredentialError("the API key is unknown")
-        entry, expires = found
-        if expires <= self._clock():
+        caller = self.caller(found)
+        if caller is None:
             raise BadCredentialError("the API key has expired")
-        return Identity(caller=caller_of(entry), expires=expires, client=f"api_key:{entry.id}", subject=entry.id)
+        _, expires = self._callers[found]
+        return Identity(caller=caller, expires=expires, client=f"api_key:{found}", subject=found)

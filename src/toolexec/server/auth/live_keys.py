@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from toolexec.model.origin import Caller
-from toolexec.server.auth.credentials import API_KEY, ApiKeys, Identity, caller_of
+from toolexec.server.auth.credentials import API_KEY, ApiKeys, Identity
 from toolexec.server.auth.settings import ApiKey, AuthSettings
 
 __all__ = ["LiveKeys"]
@@ -18,9 +17,9 @@ class LiveKeys:
 
     def __init__(self, auth: AuthSettings) -> None:
         self._auth = auth
-        self.identify: Callable[[str], Identity] = ApiKeys(auth.api_keys).identify
+        self._keys = ApiKeys(auth.api_keys)
+        self.identify: Callable[[str], Identity] = self._keys.identify
         """Returns who has a key; raises BadCredentialError."""
-        self._known = {key.id: (key.expires_at(), caller_of(key)) for key in auth.api_keys}
         self._out: set[str] = set()
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
@@ -33,17 +32,19 @@ class LiveKeys:
         return len(self._auth.api_keys)
 
     def __contains__(self, caller_id: object) -> bool:
-        return caller_id in self._known
+        return caller_id in self._keys
 
     def present(self, caller: Caller) -> Caller | None:
         """Return the caller with what its key gives it now; None where that was taken out or has expired. Others are
         returned as they are, as is one with a key that there was not since the start."""
         if caller.method != API_KEY:
             return caller
-        if caller.id not in self._known:
+        if caller.id not in self._keys:
             return None if caller.id in self._out else caller
-        expires, known = self._known[caller.id]
-        return replace(known, endpoint=caller.endpoint) if time.time() < expires else None
+        known = self._keys.caller(caller.id)
+        if known is not None and caller.endpoint:
+            known = replace(known, endpoint=caller.endpoint)
+        return caller if known == caller else known
 
     def on_removed(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Have *listener* receive the IDs of the keys that were taken out or changed."""
@@ -60,8 +61,8 @@ class LiveKeys:
         Raises ConfigurationError for two with one ID or one hash, and then nothing has changed.
         """
         gone, auth = self.gone(keys), replace(self._auth, api_keys=tuple(keys))
-        self._auth, self.identify = auth, ApiKeys(auth.api_keys).identify
-        self._known = {key.id: (key.expires_at(), caller_of(key)) for key in auth.api_keys}
+        self._auth, self._keys = auth, ApiKeys(auth.api_keys)
+        self.identify = self._keys.identify
         self._out |= gone
         if gone:
             for listener in self._listeners:
