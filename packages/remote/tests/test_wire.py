@@ -9,6 +9,7 @@ import pytest
 
 from toolexec.errors import (
     CodeError,
+    ExecutionError,
     InvalidRequestError,
     LimitExceededError,
     Outcome,
@@ -310,3 +311,14 @@ def test_output_over_the_limit_is_cut() -> None:
     output = Output(100)
     output.write("y" * 500)
     assert cut(output.text(), 100) == output.text()
+
+
+def test_an_error_with_the_code_of_another_class_keeps_its_own() -> None:
+    """A tool may fail with any code, such as `closed`; its error is not of the class that has that code."""
+    failure = CodeError("the program failed")
+    failure.__cause__ = ExecutionError("the ticket is closed", code="closed")
+    read = read_response(encode_result(CodeResult(error=failure))).error
+    assert read is not None
+    cause = read.__cause__
+    assert isinstance(cause, ExecutionError)
+    assert (type(cause), cause.code) == (ExecutionError, "closed")

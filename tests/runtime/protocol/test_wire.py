@@ -90,6 +90,18 @@ class TestErrors:
         }
         assert travel(arrived).to_dict() == error.to_dict()
 
+    @pytest.mark.parametrize("code", ["closed", "limit_exceeded", "policy_denied", "timeout", "sold_out"])
+    def test_a_code_of_another_class(self, code: str) -> None:
+        """An error keeps its class, and what follows from that, with the code of any other one."""
+        given = HandlerError("no", code=code)
+        read = read_error(json.loads(json.dumps(error_payload(given))))
+        assert (type(read), read.code, read.outcome) == (HandlerError, code, given.outcome)
+
+    @pytest.mark.parametrize("named", ["NoSuchError", "Exception", "", 5, None, ["ClosedError"]])
+    def test_a_class_that_is_unknown(self, named: Any) -> None:
+        """The code decides where a class is named that is not known."""
+        assert type(read_error({"error": "late", "code": "timeout", "class": named})) is ToolTimeoutError
+
     def test_it_can_be_caught_as_before(self) -> None:
         """Timeouts are TimeoutErrors again."""
         assert isinstance(travel(ToolTimeoutError("late")), TimeoutError)

@@ -24,6 +24,7 @@ from toolexec.remote import (
     NotJSONError,
     ToolCallRecord,
     check_names,
+    error_payload,
     json_pieces,
     read_error,
     to_json,
@@ -289,6 +290,7 @@ def _error_data(error: BaseException, depth: int = 0) -> JSONDict:
         return {"code": ToolExecError.code, "message": f"the server failed: {type(error).__name__}"}
     data = cast("JSONDict", to_json_lossy(error.public().to_dict()))
     data["outcome"] = error.outcome.value
+    data |= {"class": named} if (named := error_payload(error).get("class")) else {}
     if isinstance(error.__cause__, ToolExecError) and depth < _MAX_CAUSES:
         data["cause"] = _error_data(error.__cause__, depth + 1)
     return data
@@ -402,7 +404,7 @@ def _read_enforced(data: JSONValue) -> LimitsEnforced:
 
 def _read_error(data: JSONObject) -> ToolExecError:
     payload = {"error": data.get("message"), "toolId": data.get("tool_id")}
-    payload |= {name: data.get(name) for name in ("code", "retryable", "op", "backend", "details", "outcome")}
+    payload |= {name: data.get(name) for name in ("code", "class", "retryable", "op", "backend", "details", "outcome")}
     error = read_error(payload)
     if isinstance(data.get("cause"), dict):
         error.__cause__ = _read_error(data["cause"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 import toolexec.errors as errors
@@ -27,15 +28,24 @@ _MAX_CODE = 100
 _MAX_DETAILS = 4 << 20
 
 
-def _classes(kind: type[ToolExecError]) -> dict[str, type[ToolExecError]]:
-    found = dict.fromkeys((kind.code, *vars(kind).get("further_codes", ())), kind) if kind.__name__[0] != "_" else {}
+def _classes(kind: type[ToolExecError]) -> Iterator[type[ToolExecError]]:
+    """Yield the public classes of errors, each after those that it is derived from."""
+    if kind.__name__[0] != "_":
+        yield kind
     for child in kind.__subclasses__():
         if child.__module__.startswith(errors.__name__):
-            found |= _classes(child)
-    return found
+            yield from _classes(child)
 
 
-_BY_CODE = _classes(ToolExecError)
+_BY_NAME = {kind.__name__: kind for kind in _classes(ToolExecError)}
+_BY_CODE = {code: kind for kind in _BY_NAME.values() for code in (kind.code, *vars(kind).get("further_codes", ()))}
+
+
+def _class_of(error: ToolExecError) -> str:
+    """Return the name of the class that an error is read as; empty where its code says that: a tool may fail with any
+    code, such as `closed`, and is not what has that code here."""
+    kind = next(each for each in type(error).__mro__ if _BY_NAME.get(each.__name__) is each)
+    return "" if _BY_CODE.get(error.code, ToolExecError) is kind else kind.__name__
 
 
 def error_payload(error: BaseException) -> JSONDict:
@@ -46,7 +56,12 @@ def error_payload(error: BaseException) -> JSONDict:
         return {"error": f"the host failed: {type(error).__name__}", "code": ToolExecError.code, "retryable": False}
     error = error.public()
     payload: JSONDict = {"error": error.message[:_MAX_TEXT], "code": error.code, "retryable": error.retryable}
-    fields = (("op", error.op), ("toolId", error.tool_id), ("backend", error.backend))
+    fields = (
+        ("class", _class_of(error)),
+        ("op", error.op),
+        ("toolId", error.tool_id),
+        ("backend", error.backend),
+    )
     payload |= {key: value[:_MAX_TEXT] for key, value in fields if value}
     if error.outcome is not error.default_outcome:
         payload["outcome"] = error.outcome.value
@@ -56,12 +71,13 @@ def error_payload(error: BaseException) -> JSONDict:
 
 
 def read_error(payload: JSONObject) -> ToolExecError:
-    """Return the error that the payload of an `error` message describes, of the class that its code names (a
-    ToolExecError with that code, if none has it); fields of the wrong type count as absent.
+    """Return the error that the payload of an `error` message describes, of the class that it names, or else its code
+    (a ToolExecError with that code, if none has it); fields of the wrong type count as absent.
     """
-    code = payload.get("code")
+    code, named = payload.get("code"), payload.get("class")
     code = code[:_MAX_CODE] if isinstance(code, str) else ""
-    kind = _BY_CODE.get(code, ToolExecError)
+    kind = _BY_NAME.get(named) if isinstance(named, str) else None
+    kind = kind or _BY_CODE.get(code, ToolExecError)
     error = kind.__new__(kind)
     details = payload.get("details")
     details = details if isinstance(details, dict) else {}

@@ -44,7 +44,7 @@ globalThis.__toolexec = (() => {
   }
 
   class ToolError extends Error {
-    constructor(message = "", { code, toolId, op, backend, retryable, details, result } = {}) {
+    constructor(message = "", { code, class: hostClass, toolId, op, backend, retryable, details, result } = {}) {
       super(message);
       this.name = "ToolError";
       this.code = code ?? "internal";
@@ -54,6 +54,7 @@ globalThis.__toolexec = (() => {
       this.retryable = retryable === true;
       this.details = details ?? {};
       this.value = result?.structured ?? null;
+      Object.defineProperty(this, "hostClass", { value: hostClass });
       if (result?.handle) readLater(this, () => large(result.handle));
     }
   }
@@ -369,8 +370,8 @@ globalThis.__toolexec = (() => {
       const stack = error instanceof Error ? String(error.stack ?? "") : "";
       const found = { kind, message: (said ? `${kind}: ${said}` : kind).slice(0, MOST_TEXT), ...placeOf(stack, said) };
       if (error instanceof ToolError) {
-        const { message, code, toolId, op, backend, retryable, details } = error;
-        found.tool_error = { error: message, code, toolId, op, backend, retryable, details };
+        const { message, code, toolId, op, backend, retryable, details, hostClass } = error;
+        found.tool_error = { error: message, code, class: hostClass, toolId, op, backend, retryable, details };
         stringify(found);
       }
       return found;

@@ -15,6 +15,7 @@ class ToolError extends Error {
     this.retryable = payload?.retryable === true;
     this.details = payload?.details ?? {};
     this.value = payload?.result?.structured ?? null;
+    Object.defineProperty(this, "hostClass", { value: payload?.class });
   }
 }
 
@@ -65,8 +66,8 @@ function describeError(error, code, shift) {
   const frames = stack.split("\n").filter((text) => !/^\s+at /.test(text) || text.includes(`${FILE}:`));
   found.traceback = frames.join("\n").slice(0, MAX_TEXT);
   if (error instanceof ToolError) {
-    const { message, code: word, toolId, op, backend, retryable, details } = error;
-    found.tool_error = { error: message, code: word, toolId, op, backend, retryable, details };
+    const { message, code: word, toolId, op, backend, retryable, details, hostClass } = error;
+    found.tool_error = { error: message, code: word, class: hostClass, toolId, op, backend, retryable, details };
   }
   return found;
 }

@@ -19,6 +19,7 @@ class ToolError(Exception):
     """
 
     code = "internal"
+    host_class = ""
 
     def __init__(
         self,
@@ -103,8 +104,11 @@ def tool_error(payload: Any) -> ToolError:
     """Return the error that a reply of the host describes."""
     if not isinstance(payload, dict):
         payload = {}
-    code = payload.get("code")
-    kind: Any = _BY_CODE.get(code, ToolError) if isinstance(code, str) else ToolError
+    code, named = payload.get("code"), payload.get("class")
+    if isinstance(named, str):  # a tool may have failed with any code of its own
+        kind: Any = CLASSES.get(named, ToolError)
+    else:
+        kind = _BY_CODE.get(code, ToolError) if isinstance(code, str) else ToolError
     about = payload.get("result")
     about = about if isinstance(about, dict) else {}
     error = kind(
@@ -117,6 +121,8 @@ def tool_error(payload: Any) -> ToolError:
         details=payload.get("details"),
         value=about.get("structured", about.get("handle")),
     )
+    if isinstance(named, str):
+        error.host_class = named
     if large_value is not None and "structured" not in about:
         error._held = about.get("handle")  # noqa: SLF001 - it is read on access
     return error

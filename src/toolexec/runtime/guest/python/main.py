@@ -213,6 +213,7 @@ class Guest:
                 "backend": error.backend,
                 "retryable": error.retryable,
                 "details": error.details,
+                **({"class": error.host_class} if error.host_class else {}),
             }
         return found
 
