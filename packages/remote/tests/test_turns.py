@@ -137,6 +137,23 @@ async def test_a_tenant_that_is_alone_has_some_messages_done_at_once() -> None:
     assert await most_between_turns(take(), lambda: len(done), 100) == 4
 
 
+async def test_a_round_is_some_passes_of_the_event_loop() -> None:
+    """In those without a message of a tenant, all else is done that a message led to; where it is alone there are none."""
+    for passes, is_shared, most in ((4, True, 10), (1, True, 40), (4, False, 160)):
+        rounds, done = Rounds(lambda is_shared=is_shared: is_shared, passes), list[int]()
+
+        async def take(rounds: Rounds = rounds, done: list[int] = done) -> None:
+            while True:
+                await rounds.turn("ann")
+                done.append(1)
+
+        taking = asyncio.create_task(take())
+        for _ in range(40):
+            await asyncio.sleep(0)
+        taking.cancel()
+        assert most - 4 <= len(done) <= most
+
+
 async def test_who_gives_up_its_turn_keeps_no_one_waiting() -> None:
     """A connection that is lost while it waits for its turn leaves it to the next one."""
     rounds = Rounds(lambda: True)

@@ -17,15 +17,17 @@ _ALONE: Final = 4
 class Rounds:
     """Has one message of each tenant done in a round, and some where *is_shared* says that there is one tenant only.
 
-    A round is a pass of the event loop: all else that is ready is done once in it, too. Connections of a tenant take
-    turns. Nothing waits where a tenant has sent no more than that.
+    A round is some *passes* of the event loop: all else that is ready is done so often in it. A run takes a dozen of
+    them, and would wait in each for a message of a tenant that sends very many. Connections of a tenant take turns.
+    Nothing waits where a tenant has sent no more than that.
     """
 
-    def __init__(self, is_shared: Callable[[], bool]) -> None:
+    def __init__(self, is_shared: Callable[[], bool], passes: int = 1) -> None:
         self._is_shared = is_shared
+        self._passes = passes
+        self._left = 0  # passes of this round
         self._done: Counter[str] = Counter()  # in this round
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._is_due = False
 
     async def turn(self, account: str) -> None:
         """Wait until the next message of a tenant may be done."""
@@ -45,13 +47,16 @@ class Rounds:
 
     def _count(self, account: str) -> None:
         self._done[account] += 1
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._begin)
+        if not self._left:
+            self._left = self._passes if self._is_shared() else 1
+            asyncio.get_running_loop().call_soon(self._pass)
 
-    def _begin(self) -> None:
-        """Begin the next round, with those that wait."""
-        self._is_due = False
+    def _pass(self) -> None:
+        """Begin the next round after the last pass of this one, with those that wait."""
+        self._left -= 1
+        if self._left:
+            asyncio.get_running_loop().call_soon(self._pass)
+            return
         self._done.clear()
         most = self._most
         for account, waiting in [*self._waiting.items()]:
