@@ -293,10 +293,11 @@ def _fill_up(stack: ExitStack, rng: random.Random, simulation: Simulation) -> No
         _limit(stack, simulation, rng.randrange(9000))
         return
     for journal in simulation.journals.values():
-        assert journal._database is not None
-        (pages,) = journal._database.execute("PRAGMA page_count").fetchone()
-        journal._database.execute(f"PRAGMA max_page_count={pages}")
-        stack.callback(journal._database.execute, "PRAGMA max_page_count=1000000")
+        with journal._database as database:
+            assert database is not None
+            (pages,) = database.execute("PRAGMA page_count").fetchone()
+            database.execute(f"PRAGMA max_page_count={pages}")
+        stack.callback(database.execute, "PRAGMA max_page_count=1000000")
 
 
 def _limit(stack: ExitStack, simulation: Simulation, count: int) -> None:

@@ -172,8 +172,9 @@ def test_each_record_is_synced_before_it_counts(tmp_path: Path) -> None:
     """With `each` SQLite syncs every commit, and the journal says that this takes time."""
     with SQLiteJournal(tmp_path / "runs.db", sync="each") as journal:
         assert journal.is_remote
-        assert journal._database is not None
-        assert journal._database.execute("PRAGMA synchronous").fetchone() == (2,)
+        with journal._database as database:
+            assert database is not None
+            assert database.execute("PRAGMA synchronous").fetchone() == (2,)
     with pytest.raises(ConfigurationError):
         SQLiteJournal(tmp_path / "runs.db", sync="never")  # type: ignore[arg-type]
 
@@ -293,3 +294,29 @@ def test_two_processes_claim_the_same_runs(tmp_path: Path) -> None:
             for claimer in claimers:
                 claimer.kill()
                 claimer.communicate()
+
+
+_OTHER = """
+import sys
+from toolexec.durable.sqlite import SQLiteJournal
+with SQLiteJournal(sys.argv[1]) as journal:
+    print(*sorted(run.id for run in journal.runs()))
+"""
+
+
+def _seen_by_another_process(path: Path) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", _OTHER, str(path)], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_another_opening_in_this_process_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    """Records of a journal are seen by other processes, and outlive this one, after the same file was opened and closed
+    beside it, and another process was the last to close it."""
+    path = tmp_path / "runs.db"
+    with SQLiteJournal(path) as journal:
+        journal.create(_run("a"))
+        SQLiteJournal(path).close()
+        assert _seen_by_another_process(path) == ["a"]
+        assert (tmp_path / "runs.db-wal").exists()
+        journal.create(_run("b"))
+        assert _seen_by_another_process(path) == ["a", "b"]

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, tool
+from toolexec import Exec, Gate, tool
 from toolexec.errors import BackendUnavailableError, ConfigurationError, ToolExecError
+from toolexec.run.audit import AuditLog, verify
+from toolexec.run.layers.audit import Audit
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 PATIENCE = 60
@@ -110,6 +112,49 @@ class TestForks:
 
         assert in_child(use) is True
         ex.close()
+
+    def test_durable_runs_go_on(self, tmp_path: Path) -> None:
+        """A journal in a file is opened again in the child: both write to it in turns, and each sees all runs."""
+        ex = make_exec()
+        ex.reconfigure(journal=tmp_path / "runs.db")
+
+        async def use(run_id: str) -> list[str]:
+            result = await ex.run_chain([{"tool_id": "t:sync"}, {"tool_id": "t:async"}], durable=run_id)
+            assert result.value == os.getpid(), result
+            return sorted([run.id for run in await ex.runs.list()])
+
+        async def use_and_close(run_id: str) -> list[str]:
+            seen = await use(run_id)
+            await ex.aclose()
+            return seen
+
+        assert asyncio.run(use("a")) == ["a"]
+        assert in_child(lambda: asyncio.run(use_and_close("b"))) == ["a", "b"]
+        assert asyncio.run(use("c")) == ["a", "b", "c"]
+        asyncio.run(ex.aclose())
+
+    @pytest.mark.parametrize("name", ["audit.jsonl", "audit.db"])
+    def test_an_audit_log_stays_whole(self, name: str, tmp_path: Path) -> None:
+        """Parent and child log at the same time, each with its own lock on the file, and the log verifies."""
+        log = AuditLog.open(tmp_path / name, state=tmp_path / "state")
+        ex = Exec(gate=Gate(audit=Audit(log)))
+        ex.add(plain)
+
+        async def use(times: int = 40) -> int:
+            return len([await ex.run_tool("t:sync") for _ in range(times)])
+
+        assert asyncio.run(use(1)) == 1
+        child = multiprocessing.get_context("fork").Process(target=lambda: asyncio.run(use()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child.start()
+        asyncio.run(use())
+        child.join(PATIENCE)
+        assert child.exitcode == 0
+        log.close()
+        report = verify(tmp_path / name, state=tmp_path / "state")
+        assert report.problems == ()
+        assert report.records == 1 + 2 * (1 + 40 + 40)  # the header, and the beginning and end of each call
 
     def test_code_is_refused(self) -> None:
         """Sandboxes are the parent's; the child can make an Exec of its own and run code there."""

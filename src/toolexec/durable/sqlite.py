@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +15,7 @@ from toolexec.durable.sql import DAY, Execute
 from toolexec.errors import JournalError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.settings import checked
-from toolexec.process.database import open_database, transaction, use_wal
+from toolexec.process.database import OwnDatabase, open_database, transaction, use_wal
 
 __all__ = ["SQLiteJournal"]
 
@@ -103,26 +102,25 @@ class SQLiteJournal(QueuedSQLJournal):
         self.is_remote = sync == "each"
         self.keep = keep
         self._now_by = clock
-        self._lock_file = threading.Lock()
-        self._flusher = Flusher(self.path, sync=sync == "batch")
-        self._database: sqlite3.Connection | None = None
+        self._sync: Literal["batch", "each"] = sync
         try:
-            self._database = open_database(self.path, timeout=_PATIENCE)
-            self._prepare(self._database, each=sync == "each")
+            self._database = OwnDatabase(self._connect)
         except (OSError, sqlite3.Error) as error:
-            self.close()
             raise self._cannot(error, "open") from error
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Implement `Journal.close`: what is written is on the disk then."""
-        with self._lock_file:
-            database, self._database = self._database, None
-            self._flusher.close()
-            if database is not None:
-                database.close()
+        self._database.close(self._flusher.close)
+
+    def _connect(self) -> sqlite3.Connection:
+        self._flusher = Flusher(self.path, sync=self._sync == "batch")
+        database = open_database(self.path, timeout=_PATIENCE)
+        try:
+            self._prepare(database, each=self._sync == "each")
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     def _now(self) -> float:
         return self._now_by()
@@ -135,19 +133,18 @@ class SQLiteJournal(QueuedSQLJournal):
 
     @contextmanager
     def _transaction(self, op: str, *, write: bool) -> Generator[Execute]:
-        with self._lock_file:
-            database = self._database
-            if database is None:
-                raise self._cannot("it is closed", op)
-            try:
+        try:
+            with self._database as database:
+                if database is None:
+                    raise self._cannot("it is closed", op)
                 if write and self._flusher.error is not None:
                     raise self._flusher.error
                 with transaction(database, write=write):
                     yield database.execute
-            except (OSError, sqlite3.Error, UnicodeError) as error:
-                raise self._cannot(error, op) from error
-            if write:
-                self._flusher.note()
+                if write:
+                    self._flusher.note()
+        except (OSError, sqlite3.Error, UnicodeError) as error:
+            raise self._cannot(error, op) from error
 
     def _prepare(self, database: sqlite3.Connection, *, each: bool) -> None:
         """Make the tables, or those of an older version into ours; look before anything is written."""

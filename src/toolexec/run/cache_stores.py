@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from toolexec.errors import ConfigurationError
-from toolexec.process.database import open_database, use_wal
+from toolexec.process.database import OwnDatabase, open_database, use_wal
 
 __all__ = ["CacheStore", "MemoryCache", "SQLiteCache"]
 
@@ -101,56 +101,58 @@ class SQLiteCache:
     def __init__(self, path: str | Path, max_bytes: int) -> None:
         self.path: Path = Path(path)
         self.max_bytes = max_bytes
-        self._lock = threading.Lock()
         self._puts = 0
-        self._database: sqlite3.Connection | None = None
         try:
-            self._database = open_database(self.path)
-            use_wal(self._database, sync=False)
-            self._database.executescript(_SCHEMA)
+            self._database = OwnDatabase(self._connect)
         except (OSError, sqlite3.Error) as error:
-            self.close()
             raise ConfigurationError(f"the cache {self.path} cannot be used: {error}") from error
 
     def get(self, key: bytes, now: float) -> tuple[bytes, float] | None:
         """Implement `CacheStore.get`."""
-        with self._lock:
-            if self._database is None:
-                return None
-            try:
-                found = self._database.execute(
+        try:
+            with self._database as database:
+                if database is None:
+                    return None
+                found = database.execute(
                     "SELECT answer, expires FROM answers WHERE key = ? AND expires > ?", (key, now)
                 ).fetchone()
-            except sqlite3.Error as error:
-                self._warn(error)
-                return None
+        except (OSError, sqlite3.Error) as error:
+            self._warn(error)
+            return None
         return None if found is None else (bytes(found[0]), float(found[1]))
 
     def put(self, key: bytes, answer: bytes, expires: float, now: float) -> None:
         """Implement `CacheStore.put`."""
-        with self._lock:
-            if self._database is None:
-                return
-            try:
-                self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, expires, answer))
+        try:
+            with self._database as database:
+                if database is None:
+                    return
+                database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, expires, answer))
                 if self._puts % _BETWEEN_PRUNINGS == 0:
-                    self._prune(self._database, now)
+                    self._prune(database, now)
                 self._puts += 1
-            except sqlite3.Error as error:
-                self._warn(error)
+        except (OSError, sqlite3.Error) as error:
+            self._warn(error)
 
     def clear(self) -> None:
         """Implement `CacheStore.clear`."""
-        with self._lock:
-            if self._database is not None:
-                self._database.execute("DELETE FROM answers")
+        with self._database as database:
+            if database is not None:
+                database.execute("DELETE FROM answers")
 
     def close(self) -> None:
         """Implement `CacheStore.close`."""
-        with self._lock:
-            database, self._database = self._database, None
-            if database is not None:
-                database.close()
+        self._database.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        database = open_database(self.path)
+        try:
+            use_wal(database, sync=False)
+            database.executescript(_SCHEMA)
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     def _prune(self, database: sqlite3.Connection, now: float) -> None:
         database.execute("DELETE FROM answers WHERE expires <= ?", (now,))
@@ -158,5 +160,5 @@ class SQLiteCache:
         over = f"SELECT key FROM ({sizes}) WHERE total > ?"  # noqa: S608 - no part of it is from outside
         database.execute(f"DELETE FROM answers WHERE key IN ({over})", (_OVERHEAD, self.max_bytes))  # noqa: S608
 
-    def _warn(self, error: sqlite3.Error) -> None:
+    def _warn(self, error: Exception) -> None:
         logger.warning("the cache %s cannot be used just now: %s", self.path, error)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from toolexec.errors import AuditError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.origin import new_run_id
-from toolexec.process.database import open_database, transaction, use_wal
+from toolexec.process.database import OwnDatabase, open_database, transaction, use_wal
 from toolexec.process.owner import is_orphan, this_owner
 
 __all__ = ["Effect", "EffectLedger", "EffectState", "new_effect", "state_of"]
@@ -96,43 +96,31 @@ class EffectLedger:
         self.path: Path = Path(path)
         self.keep = keep
         self.clock = clock
-        self._lock = threading.Lock()
+        self._sync = sync
         self._written = 0
-        self._database: sqlite3.Connection | None = None
         try:
-            self._database = open_database(self.path)
-            use_wal(self._database, sync=sync)
-            self._database.executescript(_SCHEMA)
+            self._database = OwnDatabase(self._connect)
         except (OSError, sqlite3.Error) as error:
-            self.close()
             raise self._cannot(error) from error
 
     def begin(self, effect: Effect, may_begin: Callable[[Effect | None], bool]) -> Effect | None:
         """Write down that *effect* begins, and return None; or, with nothing written, the earlier one of its key
         that *may_begin* says no to. It is asked with the latest, with one of unknown outcome before all others, and
         with None where there is none. Raises AuditError."""
-        with self._lock:
-            database = self._open()
-            try:
-                with transaction(database):
-                    earlier = self._earlier(database, effect.key)
-                    if not may_begin(earlier):
-                        return earlier
-                    self._insert(database, effect)
-            except sqlite3.Error as error:
-                raise self._cannot(error) from error
+        with self._open() as database, transaction(database):
+            earlier = self._earlier(database, effect.key)
+            if not may_begin(earlier):
+                return earlier
+            self._insert(database, effect)
         return None
 
     def end(self, effect_id: str, state: EffectState, value: str | None = None) -> None:
         """Write down how an effect ended. Raises AuditError."""
-        with self._lock:
-            try:
-                self._open().execute(
-                    "UPDATE effects SET state = ?, ended = ?, value = ? WHERE id = ?",
-                    (state, self.clock(), value, effect_id),
-                )
-            except sqlite3.Error as error:
-                raise self._cannot(error) from error
+        with self._open() as database:
+            database.execute(
+                "UPDATE effects SET state = ?, ended = ?, value = ? WHERE id = ?",
+                (state, self.clock(), value, effect_id),
+            )
 
     def settle(self, effect_id: str, *, done: bool, value: str | None = None) -> bool:
         """Write down what a person or a program has found out about an effect of unknown outcome: whether it was done,
@@ -155,22 +143,31 @@ class EffectLedger:
 
     def close(self) -> None:
         """Write no more; closing twice is fine."""
-        with self._lock:
-            database, self._database = self._database, None
-            if database is not None:
-                database.close()
+        self._database.close()
 
-    def _open(self) -> sqlite3.Connection:
-        if self._database is None:
-            raise self._cannot("it is closed")
-        return self._database
+    def _connect(self) -> sqlite3.Connection:
+        database = open_database(self.path)
+        try:
+            use_wal(database, sync=self._sync)
+            database.executescript(_SCHEMA)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @contextmanager
+    def _open(self) -> Generator[sqlite3.Connection]:
+        try:
+            with self._database as database:
+                if database is None:
+                    raise self._cannot("it is closed")
+                yield database
+        except (OSError, sqlite3.Error) as error:
+            raise self._cannot(error) from error
 
     def _select(self, where: str, values: tuple[Any, ...]) -> list[Effect]:
-        with self._lock:
-            try:
-                return [_effect(row) for row in self._open().execute(f"SELECT {_COLUMNS} FROM effects {where}", values)]  # noqa: S608
-            except sqlite3.Error as error:
-                raise self._cannot(error) from error
+        with self._open() as database:
+            return [_effect(row) for row in database.execute(f"SELECT {_COLUMNS} FROM effects {where}", values)]  # noqa: S608
 
     def _earlier(self, database: sqlite3.Connection, key: str) -> Effect | None:
         select = f"SELECT {_COLUMNS} FROM effects WHERE key = ?"  # noqa: S608

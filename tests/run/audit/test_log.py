@@ -417,7 +417,8 @@ def test_a_locked_database_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     """When another process keeps the database to itself, the record is refused and not lost half-way."""
     path = tmp_path / "audit.db"
     log = AuditLog.open(path)
-    log._lines._database.execute("PRAGMA busy_timeout=10")  # type: ignore[attr-defined]
+    with log._lines._database as database:  # type: ignore[union-attr]
+        database.execute("PRAGMA busy_timeout=10")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(AuditError, match="cannot be written"):

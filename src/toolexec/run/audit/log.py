@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from toolexec.errors import AuditError, ConfigurationError
 from toolexec.model.arguments import RefusedArgs
+from toolexec.model.forks import forks
 from toolexec.model.json_value import JSONObject
 from toolexec.model.redaction import Redactor, redactor
 from toolexec.run.audit.anchor import default_key, new_default_key, state_directory
@@ -21,6 +24,8 @@ from toolexec.run.settings import ArgsMode, AuditSettings, AuditSync
 __all__ = ["ArgsMode", "AuditLog"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+_LEFT: Final[list[_Lines]] = []
+"""Files of parents: to close one in a child would take from the parent what it has locked."""
 
 
 class _Lines(Protocol):
@@ -36,15 +41,36 @@ class AuditLog:
     Make one with `open`. Several processes may write to one file, and several threads to one log.
     """
 
-    def __init__(self, path: Path, lines: _Lines, key: bytes | None, args: ArgsMode, redact: Redactor) -> None:
+    def __init__(
+        self, path: Path, lines: Callable[[], _Lines], key: bytes | None, args: ArgsMode, redact: Redactor
+    ) -> None:
+        """*lines* opens the file: now, and in a child that is forked later, which must not share it with its parent."""
         self.path = path
         self.redact = redact
         self.args = args
-        self._lines = lines
-        self._append = lines.append
+        self._open = lines
+        self._lines: _Lines | None = lines()
+        self._append = self._lines.append
         self._owed: list[tuple[str, str]] = []
         self._mutex = threading.Lock()
-        self.digest_key: bytes = lines.header.digest_key(key)
+        self._opening = threading.Lock()
+        self.digest_key: bytes = self._lines.header.digest_key(key)
+        forks.renew(self)
+
+    def renew(self) -> None:
+        """Leave the file, its locks and what is owed to it to the parent, in a child that was forked just now."""
+        if self._lines is None:
+            return
+        _LEFT.append(self._lines)
+        self._lines, self._append = None, self._append_first
+        self._owed, self._mutex, self._opening = [], threading.Lock(), threading.Lock()
+
+    def _append_first(self, body: str, moment: str = "") -> None:
+        with self._opening:
+            if self._lines is None:
+                self._lines = self._open()
+                self._append = self._lines.append
+        self._append(body, moment)
 
     @classmethod
     def open(
@@ -89,9 +115,10 @@ class AuditLog:
         if kind == "sqlite":
             from toolexec.run.audit.sqlite import SqliteLines
 
-            return cls(place, SqliteLines(place, key, directory, sync=sync == "always"), key, args, redact)
+            sqlite = partial(SqliteLines, place, key, directory, sync=sync == "always")
+            return cls(place, sqlite, key, args, redact)
 
-        lines = JsonLines(place, key, directory, sync=sync == "always", max_bytes=max_bytes, keep=keep)
+        lines = partial(JsonLines, place, key, directory, sync=sync == "always", max_bytes=max_bytes, keep=keep)
         return cls(place, lines, key, args, redact)
 
     def append(self, record: JSONObject) -> None:
@@ -145,7 +172,8 @@ class AuditLog:
             self.settle()
         except AuditError as error:
             logger.error("the audit log lacks %d records: %s", len(self._owed), error)
-        self._lines.close()
+        if self._lines is not None:
+            self._lines.close()
 
 
 def _is_unkeyed(path: Path, kind: AuditFormat) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 from pathlib import Path
 from typing import Final
 
 from toolexec.errors import AuditError
-from toolexec.process.database import open_database, transaction, use_wal
+from toolexec.process.database import OwnDatabase, open_database, transaction, use_wal
 from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
 
@@ -42,40 +41,42 @@ class SqliteLines:
     def __init__(self, path: Path, key: bytes | None, state: Path, *, sync: bool = False) -> None:
         self.path = path
         self._key = key
-        self._mutex = threading.Lock()
-        self._database: sqlite3.Connection | None = None
         self._anchor = Anchor(path, state, key, sync=sync)
         self.header = Header.new(key)
+        self._sync = sync
         try:
-            self._database = database = open_database(path)
-            use_wal(database, sync=sync)
-            database.executescript(_SCHEMA)
-            self._begin(database)
+            self._database = OwnDatabase(self._connect)
         except (OSError, sqlite3.Error) as error:
-            self.close()
+            self._anchor.close()
             raise _cannot(path, error) from error
         except BaseException:
-            self.close()
+            self._anchor.close()
             raise
 
     def append(self, body: str, moment: str = "") -> None:
         """Write one record, of the time *moment* or now. Raises AuditError, with nothing written."""
-        with self._mutex:
-            database = self._database
-            if database is None:
-                raise AuditError("the audit log is closed", op="audit")
-            try:
+        try:
+            with self._database as database:
+                if database is None:
+                    raise AuditError("the audit log is closed", op="audit")
                 self._insert(database, body, moment)
-            except sqlite3.Error as error:
-                raise _cannot(self.path, error) from error
+        except sqlite3.Error as error:
+            raise _cannot(self.path, error) from error
 
     def close(self) -> None:
         """Write no more; closing twice is fine."""
-        with self._mutex:
-            database, self._database = self._database, None
-            if database is not None:
-                database.close()
-            self._anchor.close()
+        self._database.close(self._anchor.close)
+
+    def _connect(self) -> sqlite3.Connection:
+        database = open_database(self.path)
+        try:
+            use_wal(database, sync=self._sync)
+            database.executescript(_SCHEMA)
+            self._begin(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     def _begin(self, database: sqlite3.Connection) -> None:
         first = database.execute(_FIRST).fetchone()
