@@ -151,6 +151,26 @@ async def test_the_structured_part_of_a_reply_is_cut_with_the_value() -> None:
     assert len(store) == 2
 
 
+@pytest.mark.parametrize("value", [{"rows": ROWS}, ROWS], ids=["object", "list"])
+async def test_a_text_that_is_the_json_of_the_value_is_kept_once(value: Any) -> None:
+    """The note in the text names the handle of the value, as servers send both of them."""
+    budget = Budget(ResultStore(max_bytes=2000))
+    result = await run(budget, ToolReply(content=[text(json.dumps(value))], structured=value, has_structured=True))
+    assert result.reply is not None
+    assert len(budget.store) == 1
+    assert budget.store.kept_bytes == size(value)
+    assert f"read_result with handle {result.handle} has the value" in str(result.reply.content[0]["text"])
+    assert budget.store.read(result.handle, ME, limit=1)
+
+
+async def test_a_text_that_is_not_the_value_is_kept_beside_it() -> None:
+    """A text with other data has a handle of its own."""
+    budget = Budget(ResultStore(max_bytes=2000))
+    reply = ToolReply(content=[text(json.dumps(ROWS[1:]))], structured={"rows": ROWS}, has_structured=True)
+    await run(budget, reply)
+    assert len(budget.store) == 2
+
+
 async def test_many_parts_share_one_budget() -> None:
     """Parts that are over the budget together are left out, and their number is told."""
     result = await run(Budget(ResultStore(2000)), ToolReply(content=[text("word " * 60) for _ in range(50)]))

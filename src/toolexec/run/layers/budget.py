@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
@@ -86,8 +87,11 @@ class Budget:
             if part.get("type") == "text" and isinstance(part.get("text"), str):
                 room = self.store.room_for(part["text"], strings)
                 if cost > room:
-                    known = result.handle if part["text"] == value else ""
-                    shown = {**part, "text": self._cut_text(part["text"], max(room, MIN_BYTES), known, origin)}
+                    is_value = part["text"] == value
+                    known = result.handle if is_value or _is_json_of(part["text"], value) else ""
+                    reads = "" if not known or is_value else f"read_result with handle {known} has the value"
+                    cut = self._cut_text(part["text"], max(room, MIN_BYTES), known, origin, reads)
+                    shown = {**part, "text": cut}
                     cost = size(shown)
                 strings -= cost
             elif cost > media:
@@ -102,11 +106,12 @@ class Budget:
         was_cut = isinstance(result.value, Outline) and reply.has_structured
         return replace(reply, content=content, structured=result.value if was_cut else reply.structured)
 
-    def _cut_text(self, whole: str, room: int, handle: str, origin: Origin) -> str:
+    def _cut_text(self, whole: str, room: int, handle: str, origin: Origin, reads: str = "") -> str:
         handle = handle or self.store.keep(whole, origin)
         pieces = excerpt(whole, room - _NOTE_BYTES)
         cut = pieces["cut"]
         where = f"read_result with handle {handle} and offset {cut['offset']} reads on" if handle else "not kept"
+        where = reads or where
         words = note(f"{cut['characters']:,} of {len(whole):,} characters are cut here; {where}")
         return Framed(f"{framed(pieces['head'])}\n{words}\n{framed(pieces['tail'])}")
 
@@ -124,6 +129,17 @@ class Budget:
             shown = self.store.show(error.details, origin, self.max_bytes)
             if shown.bytes:
                 error.details = shown.value
+
+
+def _is_json_of(text: str, value: Any) -> bool:
+    """Return whether a text is the JSON of a value that a reply has, too, as servers send it to clients that read text
+    alone."""
+    if not isinstance(value, dict | list) or text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        return json.loads(text) == value
+    except (ValueError, RecursionError):
+        return False
 
 
 class _Budgeted(Layer):
