@@ -8,13 +8,14 @@ import os
 import re
 import socket
 import subprocess
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolexec import Exec, Gate, Policy, Rule, Step, Tool, ToolReply
+from toolexec import Exec, Gate, Policy, Rule, Step, Tool, ToolReply, tool
 from toolexec.cassette import Cassette
 from toolexec.errors import (
     CassetteDriftError,
@@ -28,6 +29,8 @@ from toolexec.errors import (
     ToolTimeoutError,
 )
 from toolexec.model.redaction import Redactor
+from toolexec.run.layers.cache import Cache
+from toolexec.run.layers.ledger import Ledger
 from toolexec.testing import InMemoryBackend
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -51,6 +54,17 @@ class Shop:
         )
         ex.add(self.count, "t:count")
         return ex
+
+    def real(self, **settings: Any) -> Exec:
+        """Return an Exec with one of the tools, and no cassette."""
+        ex = Exec(**settings)
+        ex.add(Tool(name="double", namespace="t", input_schema=NUMBER), handler=self.double)
+        return ex
+
+    def read(self, n: int) -> int:
+        """Return how often it was called."""
+        self.calls.append(n)
+        return len(self.calls)
 
     async def double(self, args: dict[str, Any]) -> Any:
         """Return twice the number, and the number of calls."""
@@ -475,3 +489,58 @@ async def test_what_is_called_between_the_pieces_of_a_stream_is_recorded(shop: S
         assert ex.cassette is not None
         made = [(call.tool, call.args) for call in ex.cassette.calls]
     assert made == [("t:outer", {"to": 2}), ("t:double", {"n": 10}), ("t:double", {"n": 12})]
+
+
+async def test_a_replay_is_not_an_effect(shop: Shop, tmp_path: Path) -> None:
+    """A ledger keeps what a replay was asked to do once apart: the real call with that key is made."""
+
+    async def pay(mode: str | None, key: str) -> tuple[Any, Any]:
+        ledger = Ledger(tmp_path / "effects.db")
+        ex = shop.open(mode, gate=Gate(ledger=ledger)) if mode else shop.real(gate=Gate(ledger=ledger))
+        try:
+            async with ex:
+                paid = [await ex.run_tool("t:double", {"n": 1}, idempotency_key=key) for _ in range(2)]
+        finally:
+            ledger.close()
+        assert paid[1].cached  # one key is one call, in a replay, too
+        return paid[0].value, paid[1].value
+
+    first = {"double": 2, "calls": 1}
+    assert await pay("record", "a") == (first, first)
+    assert await pay("replay", "b") == (first, first)
+    assert shop.calls == [1]
+    second = {"double": 2, "calls": 2}
+    assert await pay(None, "b") == (second, second)
+
+
+READS: dict[str, Callable[[Exec], Awaitable[Any]]] = {
+    "call": lambda ex: ex.run_tool("t:read", {"n": 1}),
+    "chain": lambda ex: ex.run_chain([{"tool_id": "t:read", "args": {"n": 1}}]),
+    "workflow": lambda ex: ex.run_workflow('return run("t:read", {n: 1})'),
+    "code": lambda ex: ex.execute_code('return tools.run("t:read", {"n": 1})'),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+async def test_a_replay_and_a_real_session_share_no_cached_answers(
+    read: Callable[[Exec], Awaitable[Any]], shop: Shop, tmp_path: Path
+) -> None:
+    """What a cassette answers is not given in a real session, nor does that answer in place of the cassette."""
+
+    async def value(mode: str | None) -> Any:
+        cache = Cache(path=tmp_path / "answers.db")
+        ex = shop.open(mode, gate=Gate(cache=cache)) if mode else shop.real(gate=Gate(cache=cache))
+        ex.add(tool("t:read", read_only=True)(shop.read))
+        try:
+            async with ex:
+                result = await read(ex)
+                assert (await read(ex)).value == result.value  # the cache holds within one session
+                return result.raise_for_error().value if hasattr(result, "raise_for_error") else result.value
+        finally:
+            cache.close()
+
+    assert await value("record") == 1
+    (tmp_path / "answers.db").unlink()
+    assert await value("replay") == 1
+    assert await value(None) == 2
+    assert await value("replay") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import ClassVar
 
 from toolexec.backend.attempt import Attempt
 from toolexec.backend.base import Backend, BackendStatus
@@ -13,8 +14,9 @@ from toolexec.errors import StreamNotSupportedError
 from toolexec.model.binding import Binding, BindingKind, LocalBinding, MCPBinding, ProviderBinding
 from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
+from toolexec.run.layer import Layer
 
-__all__ = ["RecordedBackend", "RecordedBackends"]
+__all__ = ["RecordedBackend", "RecordedBackends", "Replayed"]
 
 
 class RecordedBackend:
@@ -72,6 +74,12 @@ class RecordedBackend:
         for chunk in recorded.chunks or ():
             yield StreamEvent(kind="chunk", data=copy.deepcopy(chunk), tool_id=call.tool_id)
         yield StreamEvent(kind="done", data=recorded.answer(), tool_id=call.tool_id)
+
+
+class Replayed(Layer):
+    """Makes calls by recorded backends alone: nothing is done by them, and rules keep nothing of what they come to."""
+
+    replays: ClassVar[bool] = True
 
 
 class RecordedBackends(BackendRegistry):

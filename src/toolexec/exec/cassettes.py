@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolexec.cassette.cassette import Cassette
 from toolexec.cassette.recording import Recording
-from toolexec.cassette.replaying import RecordedBackends
+from toolexec.cassette.replaying import RecordedBackends, Replayed
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class UsedCassette:
     def around(self, runner: Runner, find: Find, answering: Runner) -> Runner:
         """Return *runner* with its calls recorded; in mode `auto`, *answering* makes those that are recorded."""
         if self.replays:
-            return runner
+            return Replayed(runner)
         return Recording(
             runner,
             self.cassette,

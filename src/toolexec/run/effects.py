@@ -77,7 +77,8 @@ class Effect:
 
 
 class EffectLedger:
-    """Keeps effects in the SQLite database *path*, which only its owner may read; several processes may share it.
+    """Keeps effects in the SQLite database *path*, which only its owner may read; several processes may share it. None
+    is one in memory.
 
     Each is written before its call is made. A process that dies leaves it as `begun`. With *sync* a record is on the
     disk before it counts as written, so that it outlives a power failure, too. Effects whose outcome is known go after
@@ -87,13 +88,13 @@ class EffectLedger:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | None,
         *,
         sync: bool = False,
         keep: float = 30 * _DAY,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path: Path = Path(path)
+        self.path: Path | None = Path(path) if path is not None else None
         self.keep = keep
         self.clock = clock
         self._sync = sync

@@ -92,6 +92,10 @@ class Cache(CacheSettings):
         """Return a runner that answers calls of *inner* from the cache."""
         return _Cached(self, WriteWatch(self.writes, self._is_read, inner, find), find)
 
+    def apart(self) -> Cache:
+        """Implement `KeepsOutcomes.apart`."""
+        return replace(self, path=None)
+
     def clear(self) -> None:
         """Forget all answers."""
         self.memory.clear()

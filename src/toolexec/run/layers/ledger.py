@@ -86,6 +86,11 @@ class Ledger:
         """Implement `CallsOthers.wrap_with`."""
         return _Recorded(self, inner, find, others)
 
+    def apart(self) -> Ledger:
+        """Implement `KeepsOutcomes.apart`."""
+        effects = EffectLedger(None, keep=self.effects.keep, clock=self.effects.clock)
+        return Ledger(effects, tools=self.tools, ask_timeout=self.ask_timeout, redact=self.redact)
+
     def close(self) -> None:
         """Close the file."""
         self.effects.close()
