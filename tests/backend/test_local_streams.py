@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec import LocalBackend, Progress, StreamEvent, ToolContext, tool
+from toolexec import Exec, LocalBackend, Progress, Step, StreamEvent, ToolContext, tool
 from toolexec.backend import local
 from toolexec.errors import (
     BackendDisabledError,
@@ -349,3 +349,52 @@ async def test_an_iterator_that_is_no_generator(backend: LocalBackend) -> None:
     backend.register("work", Handler(call=lambda _: iter([1, 2]), kind="generator"))
     async with aclosing(backend.stream("work", ToolCall("work"))) as stream:
         assert [event.data async for event in stream] == [1, 2, [1, 2]]
+
+
+ENDLESS = 2_000_000
+"""So many items take far longer than the time limits below, and the test still ends where these are not kept."""
+
+
+@pytest.mark.parametrize("path", ["call", "stream", "chain", "code"])
+@pytest.mark.parametrize("kind", ["async", "inline", "context"])
+async def test_a_generator_that_never_waits_is_stopped_at_its_time_limit(kind: str, path: str) -> None:
+    """Its items come as fast as they are taken: the time limit ends it all the same, and others are served."""
+    ended: list[str] = []
+
+    async def endless() -> AsyncIterator[int]:
+        for number in range(ENDLESS):
+            yield number
+        ended.append("async")
+
+    async def with_context(context: ToolContext) -> AsyncIterator[int]:
+        for number in range(ENDLESS):
+            yield number
+        ended.append("context")
+
+    @tool("t:inline", inline=True)
+    def inline() -> Iterator[int]:
+        yield from range(ENDLESS)
+        ended.append("inline")
+
+    async def other() -> None:
+        ended.append("other")
+
+    async with Exec() as ex:
+        ex.add(endless, "t:async")
+        ex.add(with_context, "t:context")
+        ex.add(inline)
+        ex.add(other, "t:other")
+        await ex.execute_code("1")  # so that the sandbox is there
+        others = asyncio.create_task(ex.run_tool("t:other"))
+        tool_id = f"t:{kind}"
+        if path == "call":
+            error: Any = (await ex.run_tool(tool_id, timeout=0.1)).error
+        elif path == "stream":
+            error = [event async for event in ex.stream_tool(tool_id, timeout=0.1)][-1].error
+        elif path == "chain":
+            error = (await ex.run_chain([Step(tool_id, timeout=0.1)])).error
+        else:
+            error = (await ex.execute_code(f"tools.run({tool_id!r}, {{}}, timeout=0.1)")).error
+        assert "within 0.1 s" in str(error) or getattr(error, "code", "") == "timeout"
+        await others
+    assert ended == ["other"]

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
+from time import monotonic
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
@@ -43,6 +44,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 _END = object()
 _GENERATORS = ("generator", "async_generator")
 _CLOSE_SECONDS = 5.0
+_TURN = 0.005
+"""How long a generator may give items without a turn of the event loop for all others, in seconds."""
 
 
 @checked("LocalBackend")
@@ -277,11 +280,15 @@ class LocalBackend:
             except BaseException as error:
                 raise handler_failure(name, error, generating=False)  # noqa: B904 - it has its cause
             began: ToolCall | None = call  # the call begins with the first step of the generator
+            turn = monotonic() + _TURN
             try:
                 while (item := await self._next(name, handler, generator, began)) is not _END:
                     began = None
                     if isinstance(item, StreamEvent) and item.kind == "error":
                         raise _failure_of(name, item)
+                    if monotonic() > turn:  # a generator may never wait, and neither its time limit would pass
+                        await asyncio.sleep(0)
+                        turn = monotonic() + _TURN
                     yield item
             finally:
                 await self._close(name, handler, generator)
