@@ -132,11 +132,11 @@ async def test_a_running_call_goes_on_by_the_policy_that_it_began_with() -> None
 @pytest.mark.parametrize(
     ("keys", "code", "why"),
     [
-        ([], "policy_denied", "the key of its caller has been taken out or has expired"),
+        ([], "policy_denied", "the key of its caller has been taken out, or the key or token has expired"),
         (
             [ApiKey(id="ann", sha256="0" * 64, roles=("staff",), expires="2020-01-31")],
             "policy_denied",
-            "has been taken out or has expired",
+            "has been taken out, or the key or token has expired",
         ),
         ([ApiKey(id="ann", sha256="0" * 64)], "policy_denied", "roles have changed since this call began"),
         ([ApiKey(id="ann", sha256="1" * 64, roles=("staff",))], "", ""),

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from toolexec import Exec, Gate, Policy, Rule
+from toolexec import Exec, ExecutionError, Gate, Policy, Rule, tool
 from toolexec.errors import PolicyError
-from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
+from toolexec.model.declare import FunctionTool
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Caller, Origin, acting
 from toolexec.run.layers.approval import Approval
+from toolexec.run.layers.retry import Retry
 from toolexec.run.live_gate import LiveGate
 
 OPEN = Gate(policy=Policy())
@@ -135,3 +137,57 @@ async def test_rules_that_cannot_be_put_around_the_calls_change_nothing() -> Non
             gate.exchange(Gate(policy=Broken()))
         assert gate.current is OPEN
         assert (await ex.run_tool("t:one")).value == 1
+
+
+def failing(gate: LiveGate, made: list[int]) -> FunctionTool[Any, Any]:
+    """Return a tool that fails, and with whose first call the rules forbid it."""
+
+    @tool("t:one", read_only=True, inline=True)
+    def one() -> None:
+        made.append(1)
+        gate.exchange(CLOSED)
+        raise ExecutionError("not yet", retryable=True)
+
+    return one
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["run", "stream"])
+async def test_each_attempt_goes_by_the_rules_of_its_moment(streams: bool) -> None:
+    """A call that failed is not made again where the rules forbid it by then."""
+    gate, made = LiveGate(Gate(policy=Policy(), retry=Retry(attempts=3, pause=0))), list[int]()
+    async with Exec(gate=gate) as ex:
+        ex.add(failing(gate, made))
+        with pytest.raises(PolicyError, match=r"changed since.*closed"):
+            if streams:
+                _ = [event async for event in ex.stream_tool("t:one", fallback=True)]
+            else:
+                await ex.run_tool("t:one")
+    assert made == [1]
+
+
+def test_each_blocking_attempt_goes_by_the_rules_of_its_moment() -> None:
+    """Calls in the caller's own thread are not made again, either, where the rules forbid it by then."""
+    gate, made = LiveGate(Gate(policy=Policy(), retry=Retry(attempts=3, pause=0))), list[int]()
+    with Exec(gate=gate).sync as ex:
+        ex.add(failing(gate, made))
+        with pytest.raises(PolicyError, match=r"changed since.*closed"):
+            ex.run_tool("t:one")
+    assert made == [1]
+
+
+@pytest.mark.parametrize("present", [None, Caller(id="ann")], ids=["no caller", "no role"])
+async def test_a_run_calls_what_its_caller_may_call_by_then(present: Caller | None) -> None:
+    """A caller without a key by then, or without its role, has its chain call nothing more, though the rules are those of
+    before and have nothing to ask."""
+    policy = Policy([Rule("allow", tools="t:*", roles="staff")], default="deny")
+    gate, made = LiveGate(Gate(policy=policy)), list[int]()
+
+    def one() -> None:
+        made.append(1)
+        gate.present = lambda _: present
+
+    async with Exec(gate=gate) as ex:
+        ex.add(one, "t:one")
+        with acting(Origin(caller=Caller(id="ann", roles=("staff",)))):
+            chain = await ex.run_chain([{"tool": "t:one"}, {"tool": "t:one"}])
+    assert (made, getattr(chain.error, "code", "")) == ([1], "policy_denied")

@@ -273,10 +273,15 @@ def _build(loaded: LoadedConfig, stack: ExitStack, replay: Path | None, metrics:
 
 
 async def _over_stdio(built: Built, wire: Any, screen: Screen, again: LoadAgain) -> None:
+    from toolexec.run.live_gate import LiveGate
     from toolexec.server.app import ToolServer
+    from toolexec.server.auth import LiveKeys
     from toolexec.server.stdio import serve_stdio
 
     server = ToolServer(built.ex, built.serve, results=built.results, index=lambda: built.index)
+    server.keys = LiveKeys(built.serve.auth)  # of callers over HTTP, whose runs this server may go on with
+    if isinstance(built.gate, LiveGate):
+        built.gate.present = server.keys.present
     async with _Report(built, screen, "over stdio"):
         reloading = asyncio.create_task(_reload_later(server, built, again))
         try:
@@ -290,7 +295,7 @@ async def _reload_later(server: ToolServer, built: Built, again: LoadAgain) -> N
     await asyncio.sleep(_PATIENCE)  # the first answer comes first
     from toolexec.config.reload import Reload
 
-    async with _reloading(Reload(built, again, notify=server.notify_changes), built, again):
+    async with _reloading(Reload(built, again, keys=server.keys, notify=server.notify_changes), built, again):
         await asyncio.Event().wait()
 
 
@@ -308,7 +313,7 @@ async def _over_http(built: Built, metrics: Any, screen: Screen, again: LoadAgai
     meter = built.ex.meter if built.ex.meter.counts else None
     if meter is not None:
         metrics.watch_context(meter)
-    keys = LiveKeys(settings.auth)
+    keys = server.keys = LiveKeys(settings.auth)
     endpoints = built.endpoints(settings)
     reload = Reload(built, again, keys=keys, notify=server.notify_changes, endpoints=endpoints)
     required = built.loaded.settings.http.required_backends

@@ -16,9 +16,11 @@ def denied(entry: Registered, verdict: Verdict) -> PolicyError:
 
 
 def out_since(entry: Registered) -> PolicyError:
-    """Return the error for a call whose caller had its key taken away, or whose key expired, before it was made."""
+    """Return the error for a call whose caller had its key taken away, or whose key or token expired, before it was
+    made."""
     return PolicyError(
-        f"{entry.tool.id} is not called: the key of its caller has been taken out or has expired since this call began",
+        f"{entry.tool.id} is not called: since this call began, the key of its caller has been taken out, or the key "
+        "or token has expired",
         tool_id=entry.tool.id,
         op="policy",
     )

@@ -60,12 +60,13 @@ from toolexec.exec.facade import Exec
 from toolexec.exec.resource_tools import LIST_RESOURCES
 from toolexec.exec.run_data import origin_from_json, origin_to_json
 from toolexec.model.call import ProgressCallback
-from toolexec.model.origin import Approver, Origin, acting
+from toolexec.model.origin import Approver, Caller, Origin, acting
 from toolexec.model.questions import ClientAnswerer
 from toolexec.model.settings import checked
 from toolexec.net.hosts import origin_of
 from toolexec.run.layers.budget import kept_results
 from toolexec.run.results import ResultStore
+from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.callers import (
     RequestContext,
     Requester,
@@ -161,7 +162,10 @@ class ToolServer:
         self._seal = CursorSeal()
         kept = KeptCalls(self.state.store, endpoint)
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
-        self._tasks = ServedTasks(settings, ex, self._suspended, self._resume, self.state.tasks(self._kept_results))
+        shared = self.state.tasks(self._kept_results)
+        self.keys: LiveKeys | None = None
+        """The API keys of its callers, where they may be taken out: then no task waits for one who had such a key."""
+        self._tasks = ServedTasks(settings, ex, self._suspended, self._resume, shared, self._is_gone)
         self._offers = ServedOffers(ex, settings.page_size, self._answer)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.watching.watchers)
         self._stop_watching: list[Callable[[], None]] = []
@@ -180,6 +184,9 @@ class ToolServer:
     def tasks_at_work(self) -> int:
         """How many tasks this server works on."""
         return len(self._tasks)
+
+    def _is_gone(self, caller: Caller) -> bool:
+        return self.keys is not None and self.keys.is_gone(caller)
 
     # -- life ---------------------------------------------------------------------------------------------------
 

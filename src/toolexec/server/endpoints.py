@@ -124,6 +124,7 @@ class Endpoints:
         own, name = settings.within(self._settings), settings.name
         keys = LiveKeys(settings.auth)
         server = ToolServer(self._ex, own, results=self._results, endpoint=name, index=self._index_of(name))
+        server.keys = keys
         served = _Served(settings=settings, server=server, keys=keys)
         return self._placed(served, self._app) if self._app is not None else served
 

@@ -12,24 +12,28 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
 from toolexec.model.call import Progress
-from toolexec.model.origin import Approver
+from toolexec.model.origin import Approver, Caller
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
 from toolexec.server.durable import DurableCall, words_of
 from toolexec.server.suspended import SuspendedRun
 from toolexec.server.tasks import StoredTask, TaskOutcome
 
-__all__ = ["LiveTask", "outcome_of"]
+__all__ = ["LEFT", "LiveTask", "outcome_of"]
 
 logger: logging.Logger = logging.getLogger(__name__)
+LEFT: Final = TaskOutcome("cancelled", "the API key of its caller was taken out or has expired: no one can answer it")
+"""How a task ends that asks a caller who does not come back."""
 _MESSAGE: Final = 1000
 
 
 class LiveTask:
-    """A task whose work is done by this server. `kept` is what the file says of it, `outcome` how it ends."""
+    """A task whose work is done by this server for *caller*. `kept` is what the file says of it, `outcome` how it
+    ends."""
 
-    def __init__(self, task: StoredTask, run: SuspendedRun, work: asyncio.Task[Any]) -> None:
+    def __init__(self, task: StoredTask, run: SuspendedRun, work: asyncio.Task[Any], caller: Caller) -> None:
         self.task = task
+        self.caller = caller
         self.run = run
         self.work = work
         self.kept = task

@@ -38,7 +38,9 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.exec.facade import Exec
+from toolexec.exec.run_data import origin_from_json
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.origin import Caller
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
 from toolexec.process.poll import pauses
@@ -53,7 +55,7 @@ from toolexec.server.callers import (
 )
 from toolexec.server.durable import DurableCall, questions_of, send_answer
 from toolexec.server.elicitation import handshake_approver, put_to_client, question
-from toolexec.server.live_tasks import LiveTask, outcome_of
+from toolexec.server.live_tasks import LEFT, LiveTask, outcome_of
 from toolexec.server.settings import ServeSettings
 from toolexec.server.shared_tasks import SharedTasks
 from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
@@ -86,7 +88,9 @@ class ServedTasks:
         runs: SuspendedRuns,
         resume: _Resume,
         shared: SharedTasks | None = None,
+        is_gone: Callable[[Caller], bool] = lambda _: False,
     ) -> None:
+        self._is_gone = is_gone
         self.settings = settings.tasks
         self._ex = ex
         self._runs = runs
@@ -143,7 +147,7 @@ class ServedTasks:
             run.make_durable(DurableCall(self._ex, task.id, resumed=True))
             run.begin(self._resume(task, run))
             self._runs.keep(run)
-            self._watch(task, run)
+            self._watch(task, run, origin_from_json((task.run or {}).get("origin") or {}).caller)
 
     # -- a call becomes a task ----------------------------------------------------------------------------------
 
@@ -172,7 +176,7 @@ class ServedTasks:
             logger.warning("a call of %s does not become a task: %s", tool, error)
             return None
         run.become_task(self._patience)
-        live = self._watch(task, run)
+        live = self._watch(task, run, requester.caller)
         if self._shared is not None and not run_id:
             live.shared = asyncio.create_task(self._shared.begin(task))
             if self._beating is None or self._beating.done():
@@ -180,9 +184,9 @@ class ServedTasks:
             await asyncio.wait([live.shared])
         return {"resultType": "task", **to_wire(task)}
 
-    def _watch(self, task: StoredTask, run: SuspendedRun) -> LiveTask:
+    def _watch(self, task: StoredTask, run: SuspendedRun, caller: Caller) -> LiveTask:
         assert run.task is not None
-        live = self._live[task.id] = LiveTask(task, run, run.task)
+        live = self._live[task.id] = LiveTask(task, run, run.task, caller)
         run.task.add_done_callback(lambda _: self._ended(live))
         self._begin_to_tend()
         return live
@@ -414,6 +418,8 @@ class ServedTasks:
         before, now = live.kept, live.look()
         if now.created + now.ttl <= time.time():
             live.begin_to_stop(TaskOutcome("cancelled", "its time was over"))
+        elif now.status == "input_required" and self._is_gone(live.caller):
+            live.begin_to_stop(LEFT)
         elif (now.status, now.message) != (before.status, before.message):
             self.store.note(now.id, now.status, now.message)
             live.kept = now

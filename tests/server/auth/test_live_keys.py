@@ -41,3 +41,8 @@ def test_a_caller_whose_key_has_expired_is_none_any_more() -> None:
     keys = LiveKeys(AuthSettings(api_keys=(over, lasts)))
     assert keys.present(caller_of(over)) is None
     assert keys.present(caller_of(lasts)) == caller_of(lasts)
+
+
+def test_a_caller_whose_key_is_not_known() -> None:
+    """A run that goes on after a restart may be of a caller whose key was taken out meanwhile."""
+    assert LiveKeys(AuthSettings(api_keys=(BOB,))).present(caller_of(ANN)) is None

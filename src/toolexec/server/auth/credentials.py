@@ -21,6 +21,9 @@ __all__ = ["CALLER", "ApiKeys", "BadCredentialError", "Identity", "UncheckableEr
 API_KEY = "api_key"
 """The `method` of a `Caller` that an API key has proven."""
 
+JWT = "jwt"
+"""The `method` of one that a token has proven."""
+
 CALLER = "toolexec.caller"
 """Where an accepted request's ASGI scope has its `Caller`."""
 

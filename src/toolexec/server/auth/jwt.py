@@ -8,14 +8,14 @@ from typing import Any
 from toolexec.errors import MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Caller
-from toolexec.server.auth.credentials import BadCredentialError, Identity
+from toolexec.server.auth.credentials import JWT, BadCredentialError, Identity
 from toolexec.server.auth.jwks import IssuerKeys
+from toolexec.server.auth.live_tokens import expires_at
 from toolexec.server.auth.settings import JwtSettings
 
 __all__ = ["Tokens"]
 
 _LONGEST = 16_384
-_FOREVER = 2**52
 
 
 class Tokens:
@@ -67,10 +67,10 @@ class Tokens:
             roles=_words(_lookup(claims, settings.roles_claim)),
             scopes=_words(scopes if scopes is not None else claims.get("scp")),
             tenant=_text(_lookup(claims, settings.tenant_claim)),
-            method="jwt",
+            method=JWT,
             claims=claims,
         )
-        expires = min(int(claims["exp"]), _FOREVER) + settings.leeway
+        expires = expires_at(claims, settings.leeway)
         return Identity(
             caller=caller, expires=expires, client=client or name, issuer=settings.issuer, subject=subject or name
         )

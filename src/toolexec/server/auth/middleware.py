@@ -167,7 +167,9 @@ class Authentication:
 
     async def _identify(self, scheme: str, credential: str) -> Identity:
         if self._tokens is not None and scheme == "bearer" and credential.count(".") == 2:
-            return await self._tokens.identify(credential)
+            identity = await self._tokens.identify(credential)
+            self._keys.tokens.note(identity.caller)
+            return identity
         if self._tokens is not None and not len(self._keys):
             raise BadCredentialError("this is no token")
         return self._keys.identify(credential)

@@ -77,6 +77,7 @@ class HttpApp:
         self._ending: set[asyncio.Task[None]] = set()
         keys = keys if keys is not None else LiveKeys(auth)
         keys.on_removed(self._end_sessions)
+        self._keys = keys
         if metrics is not None:
             metrics.watch_sessions(self._room.count)
         self._open = self._open_paths()
@@ -103,9 +104,11 @@ class HttpApp:
     async def running(self) -> AsyncGenerator[None, None]:
         """Run the application for the block; at its end all sessions are closed."""
         async with self._sessions.running():
+            watching = asyncio.create_task(self._keys.watch())
             try:
                 yield
             finally:
+                watching.cancel()
                 closing = [each.aclose() for each in self._beside.values()]
                 await asyncio.gather(*closing, *self._closing, return_exceptions=True)
 

@@ -50,6 +50,7 @@ class Endpoint:
         self.authentication: Authentication = closed
         self.paths: Mapping[str, ASGIApp] = {http.path: closed, **metadata_paths(keys.auth, lowlevel.name, http.path)}
         keys.on_removed(self._end_sessions)
+        self._keys = keys
         self._requests: dict[anyio.CancelScope, bool] = {}
         self._idle = asyncio.Event()
         self._ready = asyncio.Event()
@@ -80,7 +81,7 @@ class Endpoint:
     async def _run(self) -> None:
         async with self._sessions.running():
             self._ready.set()
-            await asyncio.Event().wait()
+            await self._keys.watch()
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._over.is_set():

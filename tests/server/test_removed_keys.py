@@ -1,0 +1,93 @@
+"""`toolexec serve` as a process: what is left of callers whose API key is taken out or expires."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import ElicitResult
+from tests.server.office import Office, key
+from tests.server.test_restart import LIST, opened, post
+from tests.server.test_tasks_restart import caller
+from tests.waiting import until
+
+pytestmark = pytest.mark.full
+DURABLE = '[tasks]\nmode = "always"\ndurable = true\n'
+SLEEPS = "tools.run('run:sleep', {'seconds': 8})\nreturn tools.office.sign()"
+ASKS = "return [tools.run('run:input', {'question': 'Go on?'}), tools.office.sign()]"
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    """A office without settings."""
+    return Office(tmp_path)
+
+
+async def begun(url: str, program: str, status: str) -> str:
+    """Have ann run a program as a durable run; return its ID once it has got so far."""
+
+    async def never(context: Any, params: Any) -> ElicitResult:
+        raise NotImplementedError
+
+    async with caller(url, "auto", "ann's", elicitation_callback=never) as ann:
+        task_id = (await ann.call("execute_code", {"language": "python", "code": program}))["taskId"]
+        await ann.until(task_id, status)
+    return task_id
+
+
+async def test_a_run_that_goes_on_after_its_key(office: Office) -> None:
+    """A durable run whose caller's key is taken out while the server is down goes on at the next one, which makes no
+    call for it, and has that on record."""
+    office.set(DURABLE, key("bob"), key("ann"))
+    with office.serve() as url:
+        task_id = await begun(url, SLEEPS, "working")
+        await until(lambda: "it waits" in office.task(task_id).message)
+    office.set(DURABLE, key("bob"))
+    with office.serve():
+        await until(lambda: office.task(task_id).is_over)
+    assert office.records("office:sign") == [("call", "policy_denied")]
+    assert office.done == []
+    assert "policy_denied" in str(office.task(task_id).outcome)
+
+
+@pytest.mark.parametrize("is_down", [False, True], ids=["reload", "restart"])
+async def test_a_task_that_asks_no_one(office: Office, is_down: bool) -> None:
+    """A task that waits for an answer of a caller whose key is taken out is cancelled, and says why; so is its run. One
+    that waits for another caller stays."""
+    office.set(DURABLE, key("bob"), key("ann"))
+
+    with ExitStack() as stack:
+        first = stack.enter_context(ExitStack())
+        task_id = await begun(first.enter_context(office.serve()), ASKS, "input_required")
+        if is_down:
+            first.close()
+        office.set(DURABLE, key("bob"))
+        if is_down:
+            stack.enter_context(office.serve())
+        await until(lambda: office.task(task_id).is_over)
+    task = office.task(task_id)
+    assert (task.status, "API key of its caller" in task.message) == ("cancelled", True)
+    assert office.done == []
+
+
+async def test_sessions_of_a_key_that_expires(office: Office) -> None:
+    """The sessions of a key end when it expires, though no request comes with it; those of another one go on."""
+    office.set(key("bob"), key("ann"))
+    with office.serve() as url:
+        await opened(url, "ann's")
+        other = await opened(url, "bob's")
+        assert await office.sessions(url, "bob's") == 2
+        soon = datetime.now(UTC) + timedelta(seconds=20)
+        office.set(key("bob"), key("ann", expires=soon.isoformat()))
+        await until(lambda: is_known(office, url, 1), pause=0.1)  # the key has changed
+        for _ in range(2):
+            await opened(url, "ann's")
+        await until(lambda: is_known(office, url, 1), pause=0.1)
+        assert (await post(url, "bob's", LIST, other)).status_code == 200
+
+
+async def is_known(office: Office, url: str, sessions: int) -> bool:
+    return await office.sessions(url, "bob's") == sessions
