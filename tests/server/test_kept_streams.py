@@ -70,3 +70,24 @@ async def test_a_call_whose_mark_was_not_kept_can_be_begun(servers: tuple[KeptSt
     assert await slept.begin(CALL)
     await slept.end()
     assert await other.standing(CALL) == "unknown"
+
+
+async def test_open_questions_are_known_to_others(
+    servers: tuple[KeptStreams, KeptStreams], clock: Clock, tmp_path: Path
+) -> None:
+    """Another server knows which questions of a call are open, for its caller, and of none once they are closed; of many
+    long ones it knows the first. The file does not have them in clear."""
+    asks, other = servers
+    await asks.ask(CALL, [(2, "a secret question"), (3, "another")])
+    assert await other.questions(CALL) == (asks.server, [(2, "a secret question"), (3, "another")])
+    assert await other.questions(CallName(CALL.session, CALL.request, "bob")) is None
+    assert await other.answer(CALL) is None
+    assert b"secret" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    await asks.ask(CALL, [(2, "x" * (100 << 10)), (3, "y" * (100 << 10)), (4, "z")])
+    found = await other.questions(CALL)
+    assert found is not None
+    assert [number for number, _ in found[1]] == [2]
+    await asks.ask(CALL, [])
+    assert await other.questions(CALL) == (asks.server, [])
+    clock.now += 2
+    assert await other.questions(CALL) is None

@@ -87,8 +87,8 @@ def at(url: str) -> Link:
 
 
 async def outcome(link: Link, session: dict[str, str], last: str) -> Any:
-    """Come back for a call; return its answer, or how it stands."""
-    _, [(_, message)] = await link.back(session, last)
+    """Come back for a call; return its answer, or how it stands, after what it may have asked until then."""
+    _, [*_, (_, message)] = await link.back(session, last)
     return message["error"]["data"]["outcome"] if "error" in message else text(message)
 
 
@@ -113,10 +113,10 @@ async def test_answers_survive_a_kill(tmp_path: Path) -> None:
         link = at(url)
         session = await link.open()
         missed, runs = [await depot.lost(link, session, "ship", order) for order in (11, 12)]
-        asks = await depot.lost(link, session, "pay", 13)
         depot.go(11)
         [database] = tmp_path.rglob("server.db")
         await settled(database, "result")
+        asks = await depot.lost(link, session, "pay", 13)
     with depot.serve() as url:
         link = at(url)
         waiting = [asyncio.create_task(outcome(link, session, last)) for last in (missed, runs, asks)]
@@ -146,3 +146,30 @@ async def left_asking(url: str, order: int) -> tuple[dict[str, str], str, str]:
         last, _ = await anext(answer)
         _, question = await anext(answer)
     return session, last, question["id"]
+
+
+async def test_a_question_at_another_process(tmp_path: Path) -> None:
+    """A client that lost its connection before it saw a question gets it at another process, where its answer makes the
+    call that waits, once; the answer of the call comes there, too. No other caller gets either, and the store does not
+    have the question in clear."""
+    depot = Depot(tmp_path)
+    with depot.serve() as first, depot.serve() as second:
+        link, other = at(first), at(second)
+        session = await link.open()
+        async with link.called(session, 11, paying(11)) as answer:
+            last, _ = await anext(answer)
+            _, question = await anext(answer)
+        assert (await other.back({**session, "authorization": "Bearer bob's"}, last))[0] == 404
+        assert_unreadable(tmp_path, question["params"]["message"])
+        async with other.listening(session, last) as stream:
+            asked, again = await anext(stream)
+            assert again == question
+        async with other.listening(session, asked) as stream:  # it has seen that now
+            assert await other.answer(session, question["id"], YES) == 202
+            assert text((await anext(stream))[1]) == "11"
+        assert depot.did("paid") == [11]
+
+
+def assert_unreadable(directory: Path, words: str) -> None:
+    for database in directory.rglob("server.db*"):
+        assert words.encode() not in database.read_bytes()

@@ -19,7 +19,7 @@ from toolexec.server.kept_replies import KeptReplies
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.state import StateStore, key_of
 
-__all__ = ["BEAT", "WORK", "CallName", "KeepsStreams", "KeptStreams", "Standing", "Work", "work_of"]
+__all__ = ["BEAT", "WORK", "CallName", "Events", "KeepsStreams", "KeptStreams", "Standing", "Work", "work_of"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -34,6 +34,11 @@ BEAT: Final = 2.0
 _SILENT: Final = 6.0  # so long is that record good
 _LASTS: Final = 86_400.0
 _KEPT: Final = 600.0
+_OVER: Final = 1.0
+_ASKS: Final = "\0asks"
+_QUESTIONS: Final = 128 << 10
+Events: TypeAlias = Sequence[tuple[int, str]]
+"""Messages of a stream, as JSON, with their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,8 @@ class CallName:
 class KeptStreams:
     """The records of calls at *endpoint*, in what *store* gives, with their answers in *results*.
 
-    An answer is there for ten minutes, within the bytes that results have there together, encrypted as they are; *keys*
-    seal what clients reply to questions.
+    An answer is there for ten minutes, and a question as long as it is open, within the bytes that results have there
+    together, encrypted as they are; *keys* seal what clients reply to questions.
     """
 
     def __init__(
@@ -97,15 +102,35 @@ class KeptStreams:
         """Keep that this server works on nothing any more."""
         await self._try(lambda store: store.delete("stream", self._alive(self.server)))
 
-    async def keep(self, call: CallName, events: Sequence[tuple[int, str]]) -> None:
+    async def keep(self, call: CallName, events: Events) -> None:
         """Keep what a client has not got of a call that is over: messages with their numbers, the answer last."""
-        data = json.dumps([self.server, events]).encode()
-        await self._results.write(self._handle(call), (call.owner,), data, _KEPT)
+        await self._write(call, "", events, _KEPT)
 
-    async def answer(self, call: CallName) -> tuple[str, list[tuple[int, str]]] | None:
+    async def answer(self, call: CallName) -> tuple[str, Events] | None:
         """Return the server that a call was at, and what `keep` has kept of it; None for nothing. Raises StateError
         where that cannot be found out now."""
-        data = await self._results.read(self._handle(call), (call.owner,))
+        return await self._read(call, "")
+
+    async def ask(self, call: CallName, questions: Events) -> None:
+        """Keep which questions of a call are open, in place of those that were: requests with their numbers. Those from
+        the one on that is too long for 128 KiB of all are not kept."""
+        kept: list[tuple[int, str]] = []
+        for number, text in questions:
+            if sum(len(each) for _, each in kept) + len(text) > _QUESTIONS:
+                break
+            kept.append((number, text))
+        await self._write(call, _ASKS, kept, _LASTS if kept else _OVER)
+
+    async def questions(self, call: CallName) -> tuple[str, Events] | None:
+        """Return the server that asks, and the questions that are open; raises as `answer` does."""
+        return await self._read(call, _ASKS)
+
+    async def _write(self, call: CallName, what: str, events: Events, ttl: float) -> None:
+        data = json.dumps([self.server, events]).encode()
+        await self._results.write(self._handle(call) + what, (call.owner,), data, ttl)
+
+    async def _read(self, call: CallName, what: str) -> tuple[str, Events] | None:
+        data = await self._results.read(self._handle(call) + what, (call.owner,))
         if data is None:
             return None
         server, events = json.loads(data)

@@ -39,12 +39,13 @@ _REFUSED: Final = {
 @dataclass(slots=True)
 class _Question:
     """A question that is open: the ID that the SDK has for it, and the stream that it was sent on. `coming` waits for
-    an answer from another server."""
+    an answer from another server, `event` is the question as it was sent, with its number."""
 
     number: int | str
     log: SessionLog
     stream: Stream
     coming: asyncio.Task[None] | None = None
+    event: tuple[int, str] | None = None
 
 
 class Asked:
@@ -76,6 +77,19 @@ class Asked:
                 if question.stream is stream and question.number == number:
                     message.params = {**params, "requestId": name}
                     self._close(name)
+
+    async def sent(self, message: JSONRPCMessage, event: tuple[int, str]) -> None:
+        """Keep a question as it is sent, for a client that has lost its connection and comes back at another server."""
+        question = self._open.get(str(message.id)) if isinstance(message, JSONRPCRequest) else None
+        if question is not None and question.coming is not None:  # others can pass the answer on
+            question.event = event
+            await self._keep(question.stream)
+
+    async def _keep(self, stream: Stream) -> None:
+        """Have other servers know what a call asks."""
+        async with stream.asking:
+            asks = [each.event for each in self._open.values() if each.stream is stream and each.event is not None]
+            await stream.ask(asks)
 
     def end(self, stream: Stream) -> None:
         """Forget the questions of a stream that is over."""
@@ -129,6 +143,8 @@ class Asked:
         """Take an answer that another server gets."""
         answer: Any = json.loads(await kept.answer(_name(question.log, name)))
         if self._open.pop(name, None) is not None:
+            if question.event is not None:
+                await self._keep(question.stream)
             await self._hand_in(question.log, {**answer, "id": question.number})
 
     def _close(self, name: str) -> None:
@@ -136,6 +152,8 @@ class Asked:
         if question.coming is not None and self._kept is not None:
             question.coming.cancel()
             self._do(self._kept.close(_name(question.log, name)))
+        if question.event is not None:
+            self._do(self._keep(question.stream))
 
     def _do(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(job)

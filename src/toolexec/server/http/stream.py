@@ -11,7 +11,7 @@ from typing import Final
 
 from toolexec.errors import ApprovalRequiredError
 from toolexec.server.http.event_ids import RequestID
-from toolexec.server.kept_streams import CallName, KeptStreams
+from toolexec.server.kept_streams import CallName, Events, KeptStreams
 
 __all__ = ["Ended", "SessionLog", "Stream"]
 
@@ -55,6 +55,7 @@ class Stream:
         self.is_marked = False
         self.size = 0
         self.ended = 0.0
+        self.asking = asyncio.Lock()
         self._kept = kept
         self._is_begun = False
         self._most, self._longest = most, longest
@@ -102,6 +103,12 @@ class Stream:
         self.size = 0
         if self.log.streams.get(self.name) is self:
             del self.log.streams[self.name]
+
+    async def ask(self, questions: Events) -> None:
+        """Have other servers know which questions of the call are open; with `asking` held, so that the last is what
+        they know."""
+        if self._kept is not None:
+            await self._kept.ask(self.call, questions)
 
     # -- the call -----------------------------------------------------------------------------------------------
 

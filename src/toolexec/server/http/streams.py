@@ -22,7 +22,7 @@ from toolexec.server.http.asked import Asked, HandIn, reply_in
 from toolexec.server.http.event_ids import EventID, request_id
 from toolexec.server.http.replies import header, refuse
 from toolexec.server.http.stream import Ended, SessionLog, Stream
-from toolexec.server.kept_streams import BEAT, WORK, CallName, KeepsStreams, KeptStreams, Standing
+from toolexec.server.kept_streams import BEAT, WORK, CallName, Events, KeepsStreams, KeptStreams, Standing
 
 __all__ = ["RETRY_MS", "Streams"]
 
@@ -170,7 +170,9 @@ class Streams(EventStore):
         if isinstance(message, JSONRPCRequest) and (marking := self._mark(stream)) is not None:
             await marking  # a person takes long
         await self._asked.sending(log, stream, message)
-        number = stream.add(message.model_dump_json(by_alias=True, exclude_unset=True), last=is_last)
+        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+        number = stream.add(text, last=is_last)
+        await self._asked.sent(message, (number, text))
         if is_last:
             self._asked.end(stream)
             self.ended.add(stream)
@@ -275,20 +277,25 @@ class Streams(EventStore):
     # -- streams of other servers -------------------------------------------------------------------------------
 
     async def _fetch(self, log: SessionLog, last: EventID, send: EventCallback) -> None:
-        """Send what another server has kept of a stream; wait for that as long as it works on it."""
+        """Send what another server has kept of a stream; wait for that as long as it works on it, and put its questions
+        meanwhile."""
         call = CallName(log.id, str(last.request), log.owner)
         for pause in pauses(0.1, 1.0):
+            asked = None
             try:
                 standing: Standing = await self._kept.standing(call) if self._kept is not None else "unknown"
                 found = await self._kept.answer(call) if self._kept is not None else None  # kept before it is over
+                if found is None and standing == "at_work" and self._kept is not None:
+                    asked = await self._kept.questions(call)
             except StateError as error:  # the client comes back once more
                 logger.error("a stream cannot go on for now: %s", error)
                 return
+            for server, number, text in _after(last, found or asked):
+                event = self._event(EventID(server, number, last.request), text)
+                if found is None or not isinstance(event.message, JSONRPCRequest):  # no question of a call that is over
+                    last = EventID(server, number, last.request)
+                    await send(event)
             if found is not None:
-                server, events = found
-                for number, text in events:
-                    if server != last.server or number > last.number:
-                        await send(self._event(EventID(server, number, last.request), text))
                 return
             if standing != "at_work":
                 await self._say(last, standing, send)
@@ -320,3 +327,9 @@ class Streams(EventStore):
 
     def _event(self, at: EventID, text: str) -> EventMessage:
         return EventMessage(jsonrpc_message_adapter.validate_json(text, by_name=False), at.text())
+
+
+def _after(last: EventID, found: tuple[str, Events] | None) -> list[tuple[str, int, str]]:
+    """Return the events of a server that a client has not got yet which has got that one last."""
+    server, events = found if found is not None else ("", ())
+    return [(server, number, text) for number, text in events if server != last.server or number > last.number]
