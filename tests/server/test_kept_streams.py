@@ -9,7 +9,7 @@ import pytest
 
 from toolexec.run.results import ResultStore
 from toolexec.server.kept_results import KeptResults
-from toolexec.server.kept_streams import CallName, KeptStreams
+from toolexec.server.kept_streams import CallName, KeptEvents, KeptStreams
 from toolexec.server.state import FileState
 
 CALL = CallName("a session", "7", "ada")
@@ -79,15 +79,15 @@ async def test_open_questions_are_known_to_others(
     long ones it knows the first. The file does not have them in clear."""
     asks, other = servers
     await asks.ask(CALL, [(2, "a secret question"), (3, "another")])
-    assert await other.questions(CALL) == (asks.server, [(2, "a secret question"), (3, "another")])
+    assert await other.questions(CALL) == KeptEvents(asks.server, [(2, "a secret question"), (3, "another")], [])
     assert await other.questions(CallName(CALL.session, CALL.request, "bob")) is None
     assert await other.answer(CALL) is None
     assert b"secret" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
     await asks.ask(CALL, [(2, "x" * (100 << 10)), (3, "y" * (100 << 10)), (4, "z")])
     found = await other.questions(CALL)
     assert found is not None
-    assert [number for number, _ in found[1]] == [2]
+    assert [number for number, _ in found.events] == [2]
     await asks.ask(CALL, [])
-    assert await other.questions(CALL) == (asks.server, [])
+    assert await other.questions(CALL) == KeptEvents(asks.server, [], [])
     clock.now += 2
     assert await other.questions(CALL) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,43 @@ async def test_a_question_at_another_process(tmp_path: Path) -> None:
 def assert_unreadable(directory: Path, words: str) -> None:
     for database in directory.rglob("server.db*"):
         assert words.encode() not in database.read_bytes()
+
+
+DENY = '\n[[policy.rules]]\neffect = "deny"\ntools = ["shop:ship"]\n'
+PROGRAM = "return tools.shop.ship(order=12)"
+
+
+async def test_an_answer_of_a_tool_that_is_denied(tmp_path: Path) -> None:
+    """A client that comes back gets no answer that came of a tool which has been denied to it since, called by itself or
+    by a program, at the same process or at the next one; it does once the tool is allowed again."""
+    depot = Depot(tmp_path)
+    settings = tmp_path / "toolexec.toml"
+    before = settings.read_text()
+    with depot.serve() as url:
+        link = at(url)
+        session = await link.open()
+        lasts = [await depot.lost(link, session, "ship", 11)]
+        program = {"name": "execute_code", "arguments": {"language": "python", "code": PROGRAM}}
+        async with link.called(session, 12, program) as answer:
+            lasts.append((await anext(answer))[0])
+            await until(lambda: 12 in depot.did("shipped"))
+        settings.write_text(before + DENY)
+        await until(lambda: is_denied(link, session), pause=0.1)
+        waiting = [asyncio.create_task(outcome(link, session, last)) for last in lasts]
+        for order in (11, 12):
+            depot.go(order)
+        assert await asyncio.gather(*waiting) == ["denied", "denied"]
+    with depot.serve() as url:
+        assert [await outcome(at(url), session, last) for last in lasts] == ["denied", "denied"]
+    settings.write_text(before)
+    with depot.serve() as url:
+        alone, by_program = [await outcome(at(url), session, last) for last in lasts]
+        assert (alone, json.loads(by_program)["value"]) == ("11", 12)
+    assert depot.did("shipped") == [11, 12]
+
+
+async def is_denied(link: Link, session: dict[str, str]) -> bool:
+    params = {"name": "run_tool", "arguments": {"tool_id": "shop:ship", "args": {}}}
+    async with link.called(session, 99, params) as answer:
+        *_, (_, message) = [event async for event in answer]
+    return "policy_denied" in str(message) or "tool_not_found" in str(message)

@@ -136,6 +136,14 @@ class Resources:
             with suppress(ToolExecError):
                 await self.ask(offered, args)
 
+    async def shows(self, offer_id: str) -> bool:
+        """Return whether there is a resource or a prompt with this ID that may be known of."""
+        for backend in self.backends():
+            offered = (await self._offers(backend)).find(offer_id)
+            if offered is not None:
+                return self._scope.shows(offered.entry)
+        return False
+
     def backend_of(self, uri: str) -> OffersMore | None:
         """Return the backend that the URI names, if there is one."""
         parts = split_uri(uri)

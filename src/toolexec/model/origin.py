@@ -117,8 +117,9 @@ class Origin:
     a message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
     less than `always` for callers that cannot be distinguished from others. `answer` puts questions of MCP servers
     to the caller's client, if it can be asked. `on_effect` is called, in any thread, before each attempt and each
-    run of code, which waits for what it returns on the event loop; what it raises ends the call. `login_link` gives
-    the link at which its caller logs in.
+    run of code, which waits for what it returns on the event loop; what it raises ends the call. `on_admitted` gets
+    the ID of each tool of which the rules have let a call pass, in any thread. `login_link` gives the link at which its
+    caller logs in.
     """
 
     caller: Caller = ANYONE
@@ -131,6 +132,7 @@ class Origin:
     approvals: Lasting = "always"
     answer: ClientAnswerer | None = None
     on_effect: Callable[[], Awaitable[None] | None] | None = field(default=None, repr=False, compare=False)
+    on_admitted: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     login_link: LoginLink | None = field(default=None, repr=False, compare=False)
 
     def within(self, path: CallPath, run_id: str) -> Origin:

@@ -82,6 +82,7 @@ from toolexec.server.dispatching import Dispatcher, How
 from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import handshake_approver
 from toolexec.server.instructions import instructions
+from toolexec.server.kept_answers import AnswerRights, noting
 from toolexec.server.kept_calls import KeptCalls
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.kept_sessions import KeptSessions
@@ -312,6 +313,7 @@ class ToolServer:
             server.middleware.append(announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
+        server.answer_rights = AnswerRights(self.ex)
         if self._kept_results is not None:
             server.kept_sessions = KeptSessions(self.state.store, settings.http.session_idle, self.endpoint)
             server.kept_streams = KeptStreams(self.state.store, self._kept_results, self.endpoint, self.state.keys)
@@ -496,8 +498,9 @@ class ToolServer:
         line = Line()
         async with line.open(ctx):
             answer = client_answerer(ctx, timeout, None)
-            work = work_of(ctx) if self._kept_results is not None else None
-            begun = work.begin if work is not None else None
+            work = work_of(ctx)
+            begun = work.begin if work is not None and self._kept_results is not None else None
+            job = noting(job, work.note) if work is not None else job
             return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, begun, logins)
 
     async def _answer(

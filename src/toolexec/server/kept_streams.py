@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -19,13 +19,24 @@ from toolexec.server.kept_replies import KeptReplies
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.state import StateStore, key_of
 
-__all__ = ["BEAT", "WORK", "CallName", "Events", "KeepsStreams", "KeptStreams", "Standing", "Work", "work_of"]
+__all__ = [
+    "BEAT",
+    "WORK",
+    "CallName",
+    "Events",
+    "KeepsStreams",
+    "KeptEvents",
+    "KeptStreams",
+    "Standing",
+    "Work",
+    "work_of",
+]
 
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
-Standing: TypeAlias = Literal["at_work", "not_run", "unknown", "over"]
+Standing: TypeAlias = Literal["at_work", "not_run", "unknown", "over", "denied"]
 """How a call stands whose answer is not there: a server works on it; none does, and nothing was done for it; none does,
-and what was done for it is unknown; it is over."""
+and what was done for it is unknown; it is over; its client may not have the answer any more."""
 
 WORK: Final = "toolexec.work"
 """The key of the `Work` in the scope of a request."""
@@ -48,6 +59,15 @@ class CallName:
     session: str
     request: str
     owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEvents:
+    """What is kept of a stream: the server that it was at, events of it, and the IDs of the tools that they came of."""
+
+    server: str
+    events: Events
+    tools: Collection[str] = ()
 
 
 class KeptStreams:
@@ -102,13 +122,14 @@ class KeptStreams:
         """Keep that this server works on nothing any more."""
         await self._try(lambda store: store.delete("stream", self._alive(self.server)))
 
-    async def keep(self, call: CallName, events: Events) -> None:
-        """Keep what a client has not got of a call that is over: messages with their numbers, the answer last."""
-        await self._write(call, "", events, _KEPT)
+    async def keep(self, call: CallName, events: Events, tools: Collection[str] = ()) -> None:
+        """Keep what a client has not got of a call that is over: messages with their numbers, the answer last, and the
+        IDs of the *tools* that it came of."""
+        await self._write(call, "", KeptEvents(self.server, events, tools), _KEPT)
 
-    async def answer(self, call: CallName) -> tuple[str, Events] | None:
-        """Return the server that a call was at, and what `keep` has kept of it; None for nothing. Raises StateError
-        where that cannot be found out now."""
+    async def answer(self, call: CallName) -> KeptEvents | None:
+        """Return what `keep` has kept of a call; None for nothing. Raises StateError where that cannot be found out
+        now."""
         return await self._read(call, "")
 
     async def ask(self, call: CallName, questions: Events) -> None:
@@ -119,22 +140,22 @@ class KeptStreams:
             if sum(len(each) for _, each in kept) + len(text) > _QUESTIONS:
                 break
             kept.append((number, text))
-        await self._write(call, _ASKS, kept, _LASTS if kept else _OVER)
+        await self._write(call, _ASKS, KeptEvents(self.server, kept), _LASTS if kept else _OVER)
 
-    async def questions(self, call: CallName) -> tuple[str, Events] | None:
-        """Return the server that asks, and the questions that are open; raises as `answer` does."""
+    async def questions(self, call: CallName) -> KeptEvents | None:
+        """Return the questions of a call that are open; raises as `answer` does."""
         return await self._read(call, _ASKS)
 
-    async def _write(self, call: CallName, what: str, events: Events, ttl: float) -> None:
-        data = json.dumps([self.server, events]).encode()
+    async def _write(self, call: CallName, what: str, kept: KeptEvents, ttl: float) -> None:
+        data = json.dumps([kept.server, kept.events, [*kept.tools]]).encode()
         await self._results.write(self._handle(call) + what, (call.owner,), data, ttl)
 
-    async def _read(self, call: CallName, what: str) -> tuple[str, Events] | None:
+    async def _read(self, call: CallName, what: str) -> KeptEvents | None:
         data = await self._results.read(self._handle(call) + what, (call.owner,))
         if data is None:
             return None
-        server, events = json.loads(data)
-        return server, [(number, text) for number, text in events]
+        server, events, *tools = json.loads(data)
+        return KeptEvents(server, [(number, text) for number, text in events], *tools)
 
     async def standing(self, call: CallName) -> Standing:
         """Return how a call stands whose answer is not there. Raises StateError as `answer` does."""
@@ -184,6 +205,10 @@ class Work(Protocol):
 
     def begin(self) -> Awaitable[None] | None:
         """Keep, before it is done, that something is done for it; see `Origin.on_effect`."""
+        ...
+
+    def note(self, tool_id: str) -> None:
+        """Keep which tool its answer comes of; see `Origin.on_admitted`."""
         ...
 
 

@@ -11,6 +11,7 @@ from mcp.server.models import InitializationOptions
 from mcp_types import ServerCapabilities
 
 from toolexec.server.callers import RequestContext
+from toolexec.server.kept_answers import AnswerRights
 from toolexec.server.kept_sessions import KeptSessions
 from toolexec.server.kept_streams import KeptStreams
 from toolexec.server.task_messages import MARK, capabilities_with_tasks
@@ -26,6 +27,7 @@ class Lowlevel(Server[Any]):
     makes_tasks = False
     kept_sessions: KeptSessions
     kept_streams: KeptStreams
+    answer_rights: AnswerRights
     describe: Callable[[], str] = str
     offered: Callable[[ServerCapabilities], ServerCapabilities]
 

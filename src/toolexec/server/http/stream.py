@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Final
 
 from toolexec.errors import ApprovalRequiredError
+from toolexec.model.origin import ANYONE
 from toolexec.server.http.event_ids import RequestID
 from toolexec.server.kept_streams import CallName, Events, KeptStreams
 
@@ -24,12 +25,13 @@ _KEPT: Final = 600.0
 
 
 class SessionLog:
-    """The streams of a session that *owner* has. `id` is what its client knows it by, once it has one; `watched` are
-    the resources that it watched at another server."""
+    """The streams of a session that *owner* has. `id` is what its client knows it by, once it has one; `caller` is
+    that of the last request, with its rights; `watched` are the resources that it watched at another server."""
 
     def __init__(self, owner: str, session_id: str = "") -> None:
         self.owner = owner
         self.id = session_id
+        self.caller = ANYONE
         self.watched: list[str] = []
         self.streams: OrderedDict[str, Stream] = OrderedDict()
 
@@ -38,7 +40,8 @@ class Stream:
     """The events of a stream, the last ones of as many as are kept; `add` takes them, and `after` gives them.
 
     It is also the `Work` of the call that it answers: with *kept* others know of that, once it is marked. `readers` are
-    the connections that it goes to now; `is_taken` says that one of them has got all of it.
+    the connections that it goes to now; `is_taken` says that one of them has got all of it. `tools` are those that the
+    answer comes of, by ID.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Stream:
         self.size = 0
         self.ended = 0.0
         self.asking = asyncio.Lock()
+        self.tools: set[str] = set()
         self._kept = kept
         self._is_begun = False
         self._most, self._longest = most, longest
@@ -118,6 +122,10 @@ class Stream:
         async with self._marking:
             if self._kept is not None and not self.is_over:
                 await self._kept.mark(self.call, begun=self._is_begun)
+
+    def note(self, tool_id: str) -> None:
+        """Keep which tool the answer comes of; any thread may call this."""
+        self.tools.add(tool_id)
 
     def begin(self) -> Awaitable[None] | None:
         """Keep, before it is done, that something is done for the call, where others know of it; any thread may call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -17,12 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolexec.errors import StateError
 from toolexec.model.json_value import JSONDict
+from toolexec.model.origin import ANYONE
 from toolexec.process.poll import pauses
+from toolexec.server.auth.credentials import CALLER
 from toolexec.server.http.asked import Asked, HandIn, reply_in
 from toolexec.server.http.event_ids import EventID, request_id
 from toolexec.server.http.replies import header, refuse
 from toolexec.server.http.stream import Ended, SessionLog, Stream
-from toolexec.server.kept_streams import BEAT, WORK, CallName, Events, KeepsStreams, KeptStreams, Standing
+from toolexec.server.kept_answers import ChecksAnswers
+from toolexec.server.kept_streams import BEAT, WORK, CallName, KeepsStreams, KeptEvents, KeptStreams, Standing
 
 __all__ = ["RETRY_MS", "Streams"]
 
@@ -38,6 +41,8 @@ _MEANINGS: Final[dict[Standing, str]] = {
     "not_run": "the server that had this call has ended before anything was done for it; call it again",
     "unknown": "the server that had this call has ended, or its answer is not there; what it did is unknown, and "
     "nothing was run again",
+    "denied": "this call is over, but a tool that its answer came of is denied to you now, or is gone; nothing was run "
+    "again",
     "over": "this call is over, but its answer was too long to be kept, or too old; nothing was run again",
 }
 _SENTINEL: Final = SessionLog("")
@@ -65,6 +70,7 @@ class Streams(EventStore):
         self._lowlevel = lowlevel
         self._keeps = keeps
         self._kept: KeptStreams | None = lowlevel.kept_streams if isinstance(lowlevel, KeepsStreams) else None
+        self._rights = lowlevel.answer_rights if isinstance(lowlevel, ChecksAnswers) else None
         self._asked = Asked(self._kept.replies if self._kept is not None else None, hand_in)
         self.ended: Ended = Ended()
         self._log: ContextVar[SessionLog] = ContextVar("toolexec_session_log", default=_SENTINEL)
@@ -103,6 +109,7 @@ class Streams(EventStore):
             headers = [(name, value) for name, value in scope["headers"] if name != b"last-event-id"]
             await app({**scope, "headers": headers}, receive, send)
             return
+        log.caller = scope.get(CALLER, ANYONE)
         with self.within(log):
             if scope["method"] != "POST":
                 last = header(scope, b"last-event-id")
@@ -219,6 +226,9 @@ class Streams(EventStore):
         stream.readers += 1
         try:
             while True:
+                if stream.after(number) and not await self._may_have(stream.log, stream.tools):
+                    await self._say(EventID(self._own.server, number, stream.request), "denied", send)
+                    return
                 for number, text in stream.after(number):  # noqa: B020 - where it goes on from
                     await send(self._event(EventID(self._own.server, number, stream.request), text))
                 if stream.is_over:
@@ -260,7 +270,7 @@ class Streams(EventStore):
 
     async def _keep(self, stream: Stream) -> None:
         if self._kept is not None and stream.is_whole:
-            await self._kept.keep(stream.call, stream.after(0))
+            await self._kept.keep(stream.call, stream.after(0), stream.tools)
         await self._over(stream)
 
     async def _over(self, stream: Stream) -> None:
@@ -290,6 +300,9 @@ class Streams(EventStore):
             except StateError as error:  # the client comes back once more
                 logger.error("a stream cannot go on for now: %s", error)
                 return
+            if found is not None and not await self._may_have(log, found.tools):
+                await self._say(last, "denied", send)
+                return
             for server, number, text in _after(last, found or asked):
                 event = self._event(EventID(server, number, last.request), text)
                 if found is None or not isinstance(event.message, JSONRPCRequest):  # no question of a call that is over
@@ -301,6 +314,10 @@ class Streams(EventStore):
                 await self._say(last, standing, send)
                 return
             await asyncio.sleep(pause)
+
+    async def _may_have(self, log: SessionLog, tools: Collection[str]) -> bool:
+        """Return whether the caller may have by now what came of these tools."""
+        return not tools or self._rights is None or await self._rights.allows(log.caller, tools)
 
     async def _say(self, last: EventID, standing: Standing, send: EventCallback) -> None:
         """Answer a call with how it stands."""
@@ -329,7 +346,8 @@ class Streams(EventStore):
         return EventMessage(jsonrpc_message_adapter.validate_json(text, by_name=False), at.text())
 
 
-def _after(last: EventID, found: tuple[str, Events] | None) -> list[tuple[str, int, str]]:
+def _after(last: EventID, kept: KeptEvents | None) -> list[tuple[str, int, str]]:
     """Return the events of a server that a client has not got yet which has got that one last."""
-    server, events = found if found is not None else ("", ())
+    events = kept.events if kept is not None else ()
+    server = kept.server if kept is not None else ""
     return [(server, number, text) for number, text in events if server != last.server or number > last.number]
