@@ -74,10 +74,11 @@ call_timeout = 600
 """
 
 
-def key(name: str, **more: Any) -> str:
-    """Return the entry of an API key in the settings; the key is `NAME's`."""
+def key(name: str, endpoint: str = "", **more: Any) -> str:
+    """Return the entry of an API key in the settings, at an endpoint if that is given; the key is `NAME's`."""
     facts = {"id": name, "sha256": hash_key(f"{name}'s"), **more}
-    return "[[auth.api_keys]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in facts.items())
+    where = f"endpoints.{endpoint}.auth" if endpoint else "auth"
+    return f"[[{where}.api_keys]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in facts.items())
 
 
 class Office:
@@ -120,9 +121,9 @@ class Office:
         found = [line for line in lines if line.get("tool") == tool and "outcome" in line]
         return [(line["kind"], line.get("error", {}).get("code") or line["outcome"]) for line in found]
 
-    def task(self, task_id: str) -> StoredTask:
+    def task(self, task_id: str, endpoint: str = "") -> StoredTask:
         """Return what is kept of a task."""
-        store = TaskStore(TaskSettings(path=str(self.state / "tasks.db")))
+        store = TaskStore(TaskSettings(path=str(self.state / (f"tasks.{endpoint}.db" if endpoint else "tasks.db"))))
         try:
             found = store.get_task(task_id)
         finally:

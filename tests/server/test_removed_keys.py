@@ -15,6 +15,7 @@ from tests.server.test_tasks_restart import caller
 from tests.waiting import until
 
 pytestmark = pytest.mark.full
+TEAM = "team"
 DURABLE = '[tasks]\nmode = "always"\ndurable = true\n'
 SLEEPS = "tools.run('run:sleep', {'seconds': 8})\nreturn tools.office.sign()"
 ASKS = "return [tools.run('run:input', {'question': 'Go on?'}), tools.office.sign()]"
@@ -73,21 +74,41 @@ async def test_a_task_that_asks_no_one(office: Office, is_down: bool) -> None:
     assert office.done == []
 
 
-async def test_sessions_of_a_key_that_expires(office: Office) -> None:
-    """The sessions of a key end when it expires, though no request comes with it; those of another one go on."""
-    office.set(key("bob"), key("ann"))
+async def test_a_task_at_an_endpoint(office: Office) -> None:
+    """A task that waits at an endpoint is cancelled when the key there is taken out; a key of the same name elsewhere
+    does not count."""
+    keys = (key("bob"), key("ann"), key("eve", TEAM))
+    office.set(DURABLE, *keys, key("ann", TEAM))
     with office.serve() as url:
-        await opened(url, "ann's")
+        task_id = await begun(at(url, TEAM), ASKS, "input_required")
+        other = await begun(url, ASKS, "input_required")
+        office.set(DURABLE, *keys)
+        await until(lambda: office.task(task_id, TEAM).is_over)
+        assert office.task(task_id, TEAM).status == "cancelled"
+        assert office.task(other).status == "input_required"
+
+
+@pytest.mark.parametrize("endpoint", ["", TEAM], ids=["main", "endpoint"])
+async def test_sessions_of_a_key_that_expires(office: Office, endpoint: str) -> None:
+    """The sessions of a key end when it expires, though no request comes with it; those of another one go on."""
+    others = (key("bob"), key("eve", TEAM))
+    office.set(*others, key("ann", endpoint))
+    with office.serve() as url:
+        await opened(at(url, endpoint), "ann's")
         other = await opened(url, "bob's")
         assert await office.sessions(url, "bob's") == 2
         soon = datetime.now(UTC) + timedelta(seconds=20)
-        office.set(key("bob"), key("ann", expires=soon.isoformat()))
-        await until(lambda: is_known(office, url, 1), pause=0.1)  # the key has changed
+        office.set(*others, key("ann", endpoint, expires=soon.isoformat()))
+        await until(lambda: are_left(office, url, 1), pause=0.1)  # the key has changed
         for _ in range(2):
-            await opened(url, "ann's")
-        await until(lambda: is_known(office, url, 1), pause=0.1)
+            await opened(at(url, endpoint), "ann's")
+        await until(lambda: are_left(office, url, 1), pause=0.1)
         assert (await post(url, "bob's", LIST, other)).status_code == 200
 
 
-async def is_known(office: Office, url: str, sessions: int) -> bool:
+async def are_left(office: Office, url: str, sessions: int) -> bool:
     return await office.sessions(url, "bob's") == sessions
+
+
+def at(url: str, endpoint: str) -> str:
+    return url.replace("/mcp", f"/{endpoint}/mcp") if endpoint else url
