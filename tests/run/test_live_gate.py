@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.waiting import reached
 
 from toolexec import Exec, ExecutionError, Gate, Policy, Rule, tool
 from toolexec.errors import PolicyError
@@ -101,25 +103,33 @@ async def test_an_approved_call_is_made_only_if_the_rules_of_that_moment_do_not_
     assert made == ([] if forbids else [1])
 
 
-async def test_an_approved_run_begins_only_if_the_rules_of_that_moment_do_not_forbid_it() -> None:
-    """As it is for calls."""
+@pytest.mark.parametrize("present", ["denied", "no role", "no caller"])
+async def test_an_approved_run_begins_only_if_the_rules_of_that_moment_do_not_forbid_it(present: str) -> None:
+    """An approved run does not begin where the rules forbid it by then, or its caller has lost the role or the key."""
     asked, answer = asyncio.Event(), asyncio.Event()
+    ann = Caller(id="ann", roles=("staff",))
 
     async def approve(request: ApprovalRequest) -> ApprovalAnswer:
         asked.set()
         await answer.wait()
         return "once"
 
-    asks = Policy([Rule("ask", runs="chain")])
+    asks = Policy([Rule("ask", runs="chain", roles="staff")], default_runs="deny")
     gate = LiveGate(Gate(policy=asks, approval=Approval(asks.decide, ask=approve)))
     async with Exec(gate=gate) as ex:
         ex.add(lambda: 1, "t:one")
         steps: Sequence[Any] = [{"tool": "t:one"}]
-        run = asyncio.create_task(ex.run_chain(steps))
-        await asked.wait()
-        gate.exchange(Gate(policy=Policy([Rule("deny", runs="chain", reason="no chains")])))
+        with acting(Origin(caller=ann)):
+            run = asyncio.create_task(ex.run_chain(steps))
+        await reached(asked, run)
+        if present == "denied":
+            gate.exchange(Gate(policy=Policy([Rule("deny", runs="chain", reason="no chains")])))
+        else:
+            gate.present = lambda _: replace(ann, roles=()) if present == "no role" else None
         answer.set()
-        with pytest.raises(PolicyError, match="no chains"):
+        with pytest.raises(
+            PolicyError, match={"denied": "no chains", "no role": "forbids", "no caller": "taken out"}[present]
+        ):
             await run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import Literal, Protocol, runtime_checkable
 
 from toolexec.discovery.index import Registered
@@ -11,7 +12,7 @@ from toolexec.errors import PolicyError, ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.run.gate import RECORDED, Gate, GroupScope
 from toolexec.run.policy_rules import Verdict
-from toolexec.run.refusals import denied, denied_run, unapproved
+from toolexec.run.refusals import denied, denied_run, out_since_run, unapproved
 from toolexec.run.run_request import RunRequest
 
 __all__ = [
@@ -97,8 +98,17 @@ async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
     if not isinstance(gate.approval, ApprovesRuns):
         raise unapproved(run, verdict)
     await gate.approval.approve_run(run, verdict)
-    await admit(gate, run, asks=False)  # the rules may have changed before the answer
+    await admit(gate, _present(gate, run), asks=False)  # the rules may have changed before the answer
     return True
+
+
+def _present(gate: Gate, run: RunRequest) -> RunRequest:
+    """Return the run as one of its caller with the rights of this moment. Raises PolicyError where there are none."""
+    origin = run.origin
+    caller = gate.present(origin.caller)
+    if caller is None:
+        raise out_since_run(run)
+    return run if caller == origin.caller else replace(run, origin=replace(origin, caller=caller))
 
 
 def asks_about(gate: Gate, run: RunRequest) -> bool:

@@ -15,7 +15,7 @@ from toolexec.discovery.docs import DocStore
 from toolexec.discovery.index import Index, Registered
 from toolexec.discovery.view import DocsView, IndexView
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.origin import Origin, new_run_id
+from toolexec.model.origin import Caller, Origin, new_run_id
 from toolexec.model.settings import checked
 from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess, StillAllowed
 from toolexec.run.gated import Allows, Gated, GatedByPolicy
@@ -232,6 +232,8 @@ class Gate:
         self.retry = retry
         self.learning = learning
         self.code_shares = code_shares
+        self.present: Callable[[Caller], Caller | None] = as_it_was
+        """Gives a caller with the roles and scopes of this moment; None for one that has no rights any more."""
         self._outside = _given(telemetry, audit, budget, scan)
         self._deciding = _given(policy, pinning, approval, rate_limit)
         self._inside = _given(cache, fallback, ledger, bulkhead, breaker, retry, learning)
@@ -372,6 +374,11 @@ class Gate:
         finally:
             for end in reversed(ends):
                 end(scope.failure)
+
+
+def as_it_was(caller: Caller) -> Caller:
+    """Return a caller with the rights that it had."""
+    return caller
 
 
 def _given(*parts: GatePart | None) -> tuple[GatePart, ...]:

@@ -18,7 +18,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.run.admission import check_denied
-from toolexec.run.gate import Gate, GroupScope
+from toolexec.run.gate import Gate, GroupScope, as_it_was
 from toolexec.run.gated import GatedByPolicy
 from toolexec.run.refusals import denied_since, out_since
 from toolexec.run.resolve import Find
@@ -41,8 +41,7 @@ class LiveGate(Gate):
     def __init__(self, gate: Gate) -> None:
         # The parts are not copied: an attribute that is missing here is that of the present rules.
         self._era = Era(gate)
-        self.present: Callable[[Caller], Caller | None] = _as_it_was
-        """Gives a caller with the roles and scopes of this moment; None for one that is no caller any more."""
+        self.present: Callable[[Caller], Caller | None] = as_it_was
 
     def __getattr__(self, name: str) -> Any:
         if name == "_era":  # of one that is only half made
@@ -94,10 +93,6 @@ class LiveGate(Gate):
         """Open the scope of a chain or of code; see `Gate.group`. Its calls go by the rules of their own moments."""
         with self._era.gate.group(kind, origin, details, run_id) as scope:
             yield scope
-
-
-def _as_it_was(caller: Caller) -> Caller:
-    return caller
 
 
 class Era:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from toolexec.discovery.index import Registered
 from toolexec.errors import ApprovalRequiredError, PolicyError
 from toolexec.run.policy_rules import Verdict
 from toolexec.run.run_request import RunRequest
 
-__all__ = ["denied", "denied_run", "denied_since", "out_since", "unapproved"]
+__all__ = ["denied", "denied_run", "denied_since", "out_since", "out_since_run", "unapproved"]
 
 
 def denied(entry: Registered, verdict: Verdict) -> PolicyError:
@@ -15,15 +17,18 @@ def denied(entry: Registered, verdict: Verdict) -> PolicyError:
     return _denied(entry, verdict, "the policy")
 
 
+_OUT: Final = "since it was asked for, the key of its caller has been taken out, or the key or token has expired"
+
+
 def out_since(entry: Registered) -> PolicyError:
     """Return the error for a call whose caller had its key taken away, or whose key or token expired, before it was
     made."""
-    return PolicyError(
-        f"{entry.tool.id} is not called: since this call began, the key of its caller has been taken out, or the key "
-        "or token has expired",
-        tool_id=entry.tool.id,
-        op="policy",
-    )
+    return PolicyError(f"{entry.tool.id} is not called: {_OUT}", tool_id=entry.tool.id, op="policy")
+
+
+def out_since_run(run: RunRequest) -> PolicyError:
+    """Return the same error for a run that waited before it began."""
+    return PolicyError(f"{run} is not run: {_OUT}", op="policy")
 
 
 def _denied(entry: Registered, verdict: Verdict, who: str) -> PolicyError:

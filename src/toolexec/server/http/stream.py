@@ -55,6 +55,7 @@ class Stream:
         self.is_over = False
         self.is_taken = False
         self.is_whole = True
+        self.is_kept = False
         self.is_marked = False
         self.size = 0
         self.ended = 0.0

@@ -269,7 +269,8 @@ class Streams(EventStore):
             await kept.beat()
 
     async def _keep(self, stream: Stream) -> None:
-        if self._kept is not None and stream.is_whole:
+        if self._kept is not None and stream.is_whole and not stream.is_kept:
+            stream.is_kept = True
             await self._kept.keep(stream.call, stream.after(0), stream.tools)
         await self._over(stream)
 
