@@ -525,7 +525,7 @@ READS: dict[str, Callable[[Exec], Awaitable[Any]]] = {
 async def test_a_replay_and_a_real_session_share_no_cached_answers(
     read: Callable[[Exec], Awaitable[Any]], shop: Shop, tmp_path: Path
 ) -> None:
-    """What a cassette answers is not given in a real session, nor does that answer in place of the cassette."""
+    """Answers of a cassette are not given in a real session, nor does that answer in place of the cassette."""
 
     async def value(mode: str | None) -> Any:
         cache = Cache(path=tmp_path / "answers.db")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from functools import partial
 from types import CoroutineType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from toolexec.backend.attempt import Attempt, attempt_at
 from toolexec.backend.here import Wait
@@ -20,12 +20,10 @@ from toolexec.run.large import walked
 from toolexec.run.layer import CallEnd, Layer, ObserverLayer
 from toolexec.run.resolve import Find, Resolution, Trail, resolved, still_bound, trail_of
 from toolexec.run.runner import Runner, thread_runner
+from toolexec.run.still import StillAllowed
 from toolexec.run.types import Result
 
-__all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess", "StillAllowed"]
-
-StillAllowed: TypeAlias = Callable[[Registered, ToolCall], None]
-"""Raises PolicyError where the rules of this moment forbid a call that those of its beginning let pass."""
+__all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess"]
 
 
 @runtime_checkable
@@ -142,27 +140,17 @@ class Door(Layer):
 
     That is the case where a layer of the user has changed the call after the rules, and where the tool has changed
     between two attempts. With *keeps* the arguments are compared with the copy that `Admitting` kept. Attempts after
-    the first one at a call are recorded here; the first is recorded as the call itself. *still* raises where the call
-    must not be made any more; see `Admitting`.
+    the first one at a call are recorded here; the first is recorded as the call itself.
     """
 
     undecided: Runner
     """The rules that decide, with this door behind them."""
 
-    def __init__(
-        self,
-        inner: Runner,
-        find: Find,
-        records: RecordsAttempts | None,
-        *,
-        keeps: bool = False,
-        still: StillAllowed | None = None,
-    ) -> None:
+    def __init__(self, inner: Runner, find: Find, records: RecordsAttempts | None, *, keeps: bool = False) -> None:
         super().__init__(inner)
         self._find = find
         self._records = records
         self._keeps = keeps
-        self._still = still
 
     def run(self, call: ToolCall) -> CoroutineType[Any, Any, Result]:
         """Make the call; see `Runner.run`."""
@@ -230,8 +218,6 @@ class Door(Layer):
         trail = known.trail
         if trail.attempts and not self._is_current(entry):
             return None
-        if self._still is not None:
-            self._still(entry, call)
         trail.attempts += 1
         return attempt_at(call, entry, trail.attempts)
 

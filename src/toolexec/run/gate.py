@@ -17,10 +17,11 @@ from toolexec.discovery.view import DocsView, IndexView
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Caller, Origin, new_run_id
 from toolexec.model.settings import checked
-from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess, StillAllowed
+from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess
 from toolexec.run.gated import Allows, Gated, GatedByPolicy
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
+from toolexec.run.still import Rechecked, StillAllowed
 
 if TYPE_CHECKING:
     from toolexec.run.code_shares import CodeShares
@@ -265,7 +266,7 @@ class Gate:
         that waited for an approver, for its turn or for another attempt: then *still* decides, too."""
         records = next((part for part in self.parts if isinstance(part, RecordsAttempts)), None)
         keeps = bool(layers)
-        door = Door(runner, find, records, keeps=keeps, still=still)
+        door = Door(runner if still is None else Rechecked(runner, still), find, records, keeps=keeps)
         # What is inside may answer a call that does not come to the door, or have it wait until it does.
         admitting = partial(Admitting, find=find, keeps=keeps, still=still if self._inside or layers else None)
         door.undecided = self._in_place(admitting(door), find, records)

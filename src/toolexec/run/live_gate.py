@@ -162,7 +162,8 @@ class _LiveRunner:
         if caller is None:
             raise out_since(entry)
         if caller is not origin.caller and caller != origin.caller:
-            call = replace(call, origin=replace(origin, caller=caller))
+            origin = replace(origin, caller=caller)
+            call = ToolCall(call.tool_id, call.args, call.timeout, origin=origin, run_id=call.run_id)
         elif now is gate:
             return
         check_denied(now, entry, call, refusal=denied_since)
