@@ -20,8 +20,6 @@ _SHARE: Final = 4
 want everything get four ninths each, and a ninth stays free for the next one."""
 _SENDING: Final = 4
 """What part of the bytes that are held may be on their way out at once."""
-_PASSES: Final = 4
-"""In how many passes of the event loop a message of each tenant is read: each leads to some more work in them."""
 _UNREAD: Final = 16
 """What part of so many bytes the results may have that a tenant has not read, before no more of its programs start."""
 _MOST_ANONYMOUS: Final = 256
@@ -146,7 +144,7 @@ class Shares:
         """Bytes that are on their way out: copies of those above."""
         self.unread = self._pool(max(1, settings.max_held // _UNREAD), "held")
         """Bytes of results that were not acknowledged, be they in memory or on disk."""
-        self.reading = Rounds(lambda: self.is_shared, _PASSES)
+        self.reading = Rounds(lambda: self.is_shared)
         """Messages, and requests by POST, that have arrived."""
         self.writing = Rounds(lambda: self.is_shared)
         """Messages on their way out."""
