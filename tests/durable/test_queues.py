@@ -23,7 +23,14 @@ from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.queues import Queue
 from toolexec.durable.sqlite import SQLiteJournal
-from toolexec.errors import ConfigurationError, JournalError, RunBusyError, RunError, SandboxFailedError
+from toolexec.errors import (
+    ConfigurationError,
+    JournalError,
+    RunBusyError,
+    RunError,
+    SandboxFailedError,
+    ToolExecError,
+)
 from toolexec.process.owner import this_owner
 from toolexec.run.code_shares import CodeShares
 from toolexec.run.gate import Gate
@@ -220,6 +227,36 @@ async def test_what_cannot_be_queued(given: dict[str, Any], message: str, journa
         with pytest.raises(ConfigurationError, match="chain, not none"):
             await ex.runs.enqueue("mail")
         assert await ex.runs.list() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ({"code": ""}, "code is required"),
+        ({"code": "1", "timeout": -1.0}, "timeout must be above 0"),
+        ({"workflow": "return 1", "timeout": 0.0}, "timeout must be above 0"),
+        ({"code": "'\ud800'"}, "lone surrogate"),
+    ],
+)
+@pytest.mark.parametrize("way", ["queue", "schedule", "at once"])
+async def test_a_program_that_no_worker_could_run_is_not_written_down(
+    way: str, program: dict[str, Any], message: str, journal: SQLiteJournal
+) -> None:
+    """It is refused where it is given, on every way: in a queue it would wait for ever, and a schedule only make such
+    runs."""
+    async with _exec(journal, mail=Queue()) as ex:
+        with pytest.raises(ToolExecError, match=message):
+            if way == "queue":
+                await ex.runs.enqueue("mail", **program)
+            elif way == "schedule":
+                await ex.schedules.add("tidy", every=60.0, **program)
+            elif "workflow" in program:
+                await ex.run_workflow(program["workflow"], durable="order", timeout=program["timeout"])
+            else:
+                given = {name: value for name, value in program.items() if name != "code"}
+                await ex.execute_code(program["code"], durable="order", **given)
+        assert await ex.runs.list() == []
+        assert await ex.schedules.list() == []
 
 
 async def test_a_run_that_waits_holds_no_place(journal: SQLiteJournal) -> None:

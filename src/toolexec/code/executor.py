@@ -145,7 +145,6 @@ class Executor:
         A request that comes with the tools of another run as its gateway is a part of that run.
         """
         config = self.config
-        check_timeout(request.timeout)
         language = (request.language or config.default_language).lower()
         limits, timeout = self.granted(request)
         language = ALIASES.get(language, language)
@@ -182,8 +181,10 @@ class Executor:
         )
 
     def granted(self, request: ExecuteRequest) -> tuple[Limits, float | None]:
-        """Return what a run gets: what it asks for, the defaults for the rest. Raises InvalidLimitsError for what is
-        above a ceiling; the bounds of a skill ask for nothing, they only ever lower what holds."""
+        """Return what a run gets: what it asks for, the defaults for the rest. Raises ConfigurationError for a time
+        limit that makes no sense, and InvalidLimitsError for what is above a ceiling; the bounds of a skill ask for
+        nothing, they only ever lower what holds."""
+        check_timeout(request.timeout)
         config, asked = self.config, request.limits
         own: Limits | None = getattr(config.engine, "limits", None)
         ceilings = config.limits.narrow(own) if isinstance(own, Limits) else config.limits

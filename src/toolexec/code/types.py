@@ -186,6 +186,10 @@ class ExecuteRequest:
             raise InvalidRequestError(
                 "a gateway is required: code without one could call no tool; use Tools", code="missing_gateway"
             )
+        return self.check()
+
+    def check(self) -> Self:
+        """Return the request itself if a sandbox could run it, with a gateway; raises InvalidRequestError."""
         if not isinstance(self.code, str):
             raise InvalidRequestError(f"code must be text, not {type(self.code).__name__}", code="missing_code")
         if not self.code.isascii() and has_surrogate(self.code):

@@ -46,6 +46,8 @@ class Programs:
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
         runs = self._code()
         request = runs.request(code, settings)  # raises for what makes no sense, before anything is written
+        if kind == "code":
+            request.check()
         approved = await self.admit(lambda: runs.asked(request))
         return Program.here(kind, code, settings_to_json(settings), approved=approved)
 
