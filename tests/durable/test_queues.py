@@ -242,8 +242,8 @@ async def test_what_cannot_be_queued(given: dict[str, Any], message: str, journa
 async def test_a_program_that_no_worker_could_run_is_not_written_down(
     way: str, program: dict[str, Any], message: str, journal: SQLiteJournal
 ) -> None:
-    """It is refused where it is given, on every way: in a queue it would wait for ever, and a schedule only make such
-    runs."""
+    """A program without meaning is refused where it is given, on every way: in a queue it would wait for ever, and a
+    schedule would only make such runs."""
     async with _exec(journal, mail=Queue()) as ex:
         with pytest.raises(ToolExecError, match=message):
             if way == "queue":
