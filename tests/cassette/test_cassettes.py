@@ -444,53 +444,6 @@ async def test_a_definition_with_a_secret_is_refused(shop: Shop) -> None:
     assert not shop.path.exists()
 
 
-@pytest.mark.parametrize("mode", ["record", "auto", "refresh"])
-@pytest.mark.parametrize("way", ["awaited", "in a thread", "chain", "workflow", "streamed"])
-async def test_what_a_tool_calls_is_part_of_its_own_call(shop: Shop, way: str, mode: str) -> None:
-    """A replay, which does not run a tool, has no call left over that only the tool has made."""
-    ex = shop.open(mode)
-    twin = ex.sync if way == "in a thread" else None
-
-    async def outer(n: int) -> Any:
-        if way == "chain":
-            return (await ex.run_chain([Step("t:double", {"n": n})])).value
-        if way == "workflow":
-            return (await ex.run_workflow(f'return run("t:double", {{n: {n}}})')).value
-        if way == "streamed":
-            return [event.data async for event in ex.stream_tool("t:count", {"to": n})]
-        return (await ex.run_tool("t:double", {"n": n})).value
-
-    ex.add(outer if twin is None else lambda n: twin.run_tool("t:double", {"n": n}).value, "t:outer")
-    if twin is not None:
-        with twin:
-            recorded = twin.run_tool("t:outer", {"n": 2}).value
-    else:
-        async with ex:
-            recorded = (await ex.run_tool("t:outer", {"n": 2})).value
-    async with shop.open("replay") as ex:
-        assert (await ex.run_tool("t:outer", {"n": 2})).value == recorded
-        assert ex.cassette is not None
-        assert [call.tool for call in ex.cassette.unused] == []
-
-
-async def test_what_is_called_between_the_pieces_of_a_stream_is_recorded(shop: Shop) -> None:
-    """Calls of the one who reads a stream are calls of their own, while those of the streamed tool are not."""
-    ex = shop.open("record")
-
-    async def outer(to: int) -> Any:
-        for number in range(to):
-            yield (await ex.run_tool("t:double", {"n": number})).value["double"]
-
-    ex.add(outer, "t:outer")
-    async with ex:
-        async for event in ex.stream_tool("t:outer", {"to": 2}):
-            if event.kind == "chunk":
-                await ex.run_tool("t:double", {"n": 10 + event.data})
-        assert ex.cassette is not None
-        made = [(call.tool, call.args) for call in ex.cassette.calls]
-    assert made == [("t:outer", {"to": 2}), ("t:double", {"n": 10}), ("t:double", {"n": 12})]
-
-
 async def test_a_replay_is_not_an_effect(shop: Shop, tmp_path: Path) -> None:
     """A ledger keeps what a replay was asked to do once apart: the real call with that key is made."""
 
@@ -525,7 +478,7 @@ READS: dict[str, Callable[[Exec], Awaitable[Any]]] = {
 async def test_a_replay_and_a_real_session_share_no_cached_answers(
     read: Callable[[Exec], Awaitable[Any]], shop: Shop, tmp_path: Path
 ) -> None:
-    """Answers of a cassette are not given in a real session, nor does that answer in place of the cassette."""
+    """Answers of a cassette are not given in a real session, nor those of a real one in place of the cassette."""
 
     async def value(mode: str | None) -> Any:
         cache = Cache(path=tmp_path / "answers.db")

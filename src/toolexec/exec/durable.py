@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from toolexec.exec.options import Options
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
-    from toolexec.exec.under_way import OpenRun
+    from toolexec.exec.under_way import OpenRun, UnderWay
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
@@ -84,6 +84,11 @@ class DurableRuns(JournalAccess):
         self._code = code
         self.programs: Programs = Programs(options, runner, code)
         self.followers: Followers = Followers(self)
+
+    @property
+    def under_way(self) -> UnderWay:
+        """The runs of the Exec that closing stops."""
+        return self._sources.under_way
 
     async def start(self) -> None:
         """Have the sources of tools be there."""

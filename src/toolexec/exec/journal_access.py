@@ -30,6 +30,7 @@ class JournalAccess:
         self._options = options
         self._journal: Journal | None = None
         self._made: Journal | DurableEngine | None = None
+        self._is_closed = False
 
     @property
     def _given(self) -> Journal | DurableEngine | str | Path | None:
@@ -43,9 +44,11 @@ class JournalAccess:
 
     @property
     def journal(self) -> Journal:
-        """The journal of the options. Raises ConfigurationError without one, JournalError for a file that cannot be
-        used, and MissingExtraError for a kind whose package is absent."""
+        """The journal of the options. Raises ConfigurationError without one, and once the Exec is closed; JournalError
+        for a file that cannot be used, and MissingExtraError for a kind whose package is absent."""
         if self._journal is None:
+            if self._is_closed:
+                raise ConfigurationError("this Exec is closed; make a new one")
             given = self._given
             if given is None:
                 raise ConfigurationError(
@@ -103,6 +106,7 @@ class JournalAccess:
 
     def close(self) -> None:
         """Close the journal, if it was opened here."""
+        self._is_closed = True
         journal, self._journal = self._journal, None
         if journal is not None and isinstance(self._options.journal, str | Path):
             journal.close()

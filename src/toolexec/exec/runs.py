@@ -114,18 +114,21 @@ class Runs(QueuedRuns):
         check_ranges("runs.resume_due", least={"limit": limit})
         from toolexec.exec.working import RunWorker
 
-        return await RunWorker(self._durable()).drain(limit)
+        durable = self._durable()
+        return await durable.under_way.run(RunWorker(durable).drain(limit))
 
     @checked("runs.work", homes=_HOMES)
     async def work(
         self, *, idle: float = _IDLE_SECONDS, on_result: Callable[[str, RunResult], None] | None = None
     ) -> None:
         """Go on with runs whenever they can, until it is cancelled; look for them every *idle* seconds. That takes from
-        the queues of the options, by their limits, and makes the runs of schedules."""
+        the queues of the options, by their limits, and makes the runs of schedules. Raises ClosedError when the Exec is
+        closed, whose runs are given back to the journal then."""
         check_ranges("runs.work", least={"idle": idle})
         from toolexec.exec.working import RunWorker
 
-        await RunWorker(self._durable(), on_result).work(idle)
+        durable = self._durable()
+        await durable.under_way.run(RunWorker(durable, on_result).work(idle))
 
     @checked("runs.signal")
     async def signal(self, run_id: str, name: str, payload: JSONValue = None, *, id: str = "") -> bool:

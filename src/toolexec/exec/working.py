@@ -47,6 +47,7 @@ class RunWorker:
         self._results = _Forgotten()
         try:
             while True:
+                await self._durable.under_way.leave()  # one of its runs may have closed the Exec
                 self._again.clear()
                 try:
                     await self._look(100)
