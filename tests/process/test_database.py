@@ -101,6 +101,13 @@ def names_in(own: OwnDatabase, *add: str) -> str:
         return " ".join(row[0] for row in database.execute("SELECT name FROM names ORDER BY name"))
 
 
+def test_a_link_to_nothing_leads_to_a_file_of_its_owner(tmp_path: Path) -> None:
+    """The file is made where the link leads to."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "target.db")
+    open_database(tmp_path / "link.db").close()
+    assert stat.S_IMODE((tmp_path / "target.db").stat().st_mode) == 0o600
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Generator[OwnDatabase]:
     """A database with one table, in a log beside its file."""

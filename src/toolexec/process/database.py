@@ -34,7 +34,7 @@ def open_database(path: Path | None, *, timeout: float = 2.0) -> sqlite3.Connect
     # Nothing here opens the file: to close it would free all locks that SQLite holds on it in this process (POSIX), and
     # another process would then remove the log that is in use.
     with suppress(FileExistsError):
-        _make(path)
+        _make(path.resolve())  # of a link what it leads to
     for name in (str(path), f"{path}-wal", f"{path}-journal"):
         with suppress(FileNotFoundError):
             _require_ours(name, Path(name).stat())
@@ -161,5 +161,5 @@ def _require_ours(name: str, status: os.stat_result) -> None:
     if not ours or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         why = "other users may write to it; make it yours alone (chmod 600), or name another file"
         raise PermissionError(errno.EPERM, why, name)
-    if not os.access(name, os.R_OK | os.W_OK):
+    if not os.access(name, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
