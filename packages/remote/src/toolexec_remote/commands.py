@@ -109,7 +109,7 @@ async def _check(lending: Lending, screen: Screen) -> int:
     async with make_runtime(lending.sandboxes) as made:
         sandboxes = [await report_sandbox(made, settings.profiles, backend) for backend in made.backends]
     now = time()
-    expired = {key.id for key in settings.keys if 0 < key.expires < now}
+    expired = {key.id for key in settings.keys if key.has_expired(now)}
     keys: list[JSONDict] = [
         {"id": key.id, "tenant": key.account, "expired": key.id in expired} for key in settings.keys
     ]

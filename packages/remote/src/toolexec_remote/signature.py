@@ -227,7 +227,7 @@ class KeyRing:
 
 
 def _check_expiry(key: SigningKey, now: float) -> None:
-    if key.expires and now > key.expires:
+    if key.has_expired(now):
         raise _denied("unauthenticated", f"the key {key.id} has expired; use a newer one")
 
 

@@ -44,6 +44,10 @@ class SigningKey:
         """What makes its signatures."""
         return self.secret or self.token
 
+    def has_expired(self, now: float) -> bool:
+        """Return whether the key is refused at the Unix time *now*."""
+        return bool(self.expires) and now > self.expires
+
     @property
     def account(self) -> str:
         """On whose account its runs go."""
