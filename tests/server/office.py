@@ -100,7 +100,12 @@ class Office:
         self.file.write_text(SETTINGS + "".join(settings))
 
     def serve(self) -> AbstractContextManager[str]:
-        return served([*COMMAND, "serve", "-c", str(self.file)], self.directory)
+        return served(self.words, self.directory)
+
+    @property
+    def words(self) -> list[str]:
+        """The command line of a server."""
+        return [*COMMAND, "serve", "-c", str(self.file)]
 
     def go(self) -> None:
         """Let the tools go on that wait."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from mcp_types import ElicitResult
 from tests.server.office import Office, key
 from tests.server.test_restart import LIST, opened, post
-from tests.server.test_tasks_restart import caller
+from tests.server.test_tasks_restart import caller, over_stdio
 from tests.waiting import until
 
 pytestmark = pytest.mark.full
@@ -39,15 +39,20 @@ async def begun(url: str, program: str, status: str) -> str:
     return task_id
 
 
-async def test_a_run_that_goes_on_after_its_key(office: Office) -> None:
-    """A durable run whose caller's key is taken out while the server is down goes on at the next one, which makes no
-    call for it, and has that on record."""
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_run_that_goes_on_after_its_key(office: Office, transport: str) -> None:
+    """A durable run whose caller's key is taken out while the server is down goes on at the next one, also at one over
+    stdio, which makes no call for it, and has that on record."""
     office.set(DURABLE, key("bob"), key("ann"))
     with office.serve() as url:
         task_id = await begun(url, SLEEPS, "working")
         await until(lambda: "it waits" in office.task(task_id).message)
     office.set(DURABLE, key("bob"))
-    with office.serve():
+    async with AsyncExitStack() as stack:
+        if transport == "http":
+            stack.enter_context(office.serve())
+        else:
+            await stack.enter_async_context(over_stdio(office.words, office.directory, "auto"))
         await until(lambda: office.task(task_id).is_over)
     assert office.records("office:sign") == [("call", "policy_denied")]
     assert office.done == []

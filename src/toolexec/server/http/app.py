@@ -109,6 +109,7 @@ class HttpApp:
                 yield
             finally:
                 watching.cancel()
+                await asyncio.wait([watching])
                 closing = [each.aclose() for each in self._beside.values()]
                 await asyncio.gather(*closing, *self._closing, return_exceptions=True)
 
