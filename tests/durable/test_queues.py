@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from tests.durable.queue_model import Clock
 from tests.waiting import until
 
 import toolexec.durable.clock as host_clock
-from toolexec import Exec, Step
+from toolexec import Exec, Step, tool
 from toolexec.code.executor import Executor
+from toolexec.code.limits import Limits
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.durable.journal import CallRecord, RunRecord
 from toolexec.durable.queues import Queue
@@ -34,6 +36,7 @@ from toolexec.errors import (
 from toolexec.process.owner import this_owner
 from toolexec.run.code_shares import CodeShares
 from toolexec.run.gate import Gate
+from toolexec.runtime.wasm import WasmBackend
 
 OLD = Path(__file__).with_name("journal_1.sql")
 STEPS = [Step("fx:note", {"n": 1})]
@@ -229,6 +232,14 @@ async def test_what_cannot_be_queued(given: dict[str, Any], message: str, journa
         assert await ex.runs.list() == []
 
 
+REFUSED: dict[str, Callable[[Exec], Awaitable[Any]]] = {
+    "no sandbox": lambda ex: ex.execute_code("1", durable="order", profile="hardened"),
+    "a limit": lambda ex: ex.execute_code("1", durable="order", limits=Limits(cpus=1.5)),
+    "a path": lambda ex: ex.execute_code("1", durable="order", files={"a\\b": b""}),
+    "a trial": lambda ex: ex.run_chain([Step("fx:note", {"n": 1})], durable="order", dry_run=True),
+}
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
@@ -236,6 +247,14 @@ async def test_what_cannot_be_queued(given: dict[str, Any], message: str, journa
         ({"code": "1", "timeout": -1.0}, "timeout must be above 0"),
         ({"workflow": "return 1", "timeout": 0.0}, "timeout must be above 0"),
         ({"code": "'\ud800'"}, "lone surrogate"),
+        ({"code": "1", "language": "cobol"}, "no sandbox for profile 'standard' runs 'cobol'"),
+        ({"code": "1", "language": "wasm"}, "cannot make a run of wasm again"),
+        ({"code": "1", "profile": "loose"}, "unknown security profile 'loose'"),
+        ({"code": "1", "files": {"../x": b""}}, "'../x' is not relative and plain"),
+        ({"code": "1", "on_error": "undo"}, "on_error and dry_run are for workflows"),
+        ({"workflow": "return 1", "on_error": "go on"}, "on_error"),
+        ({"chain": STEPS, "on_error": "go on"}, "on_error .*must be one of"),
+        ({"chain": STEPS, "dry_run": 1}, "dry_run"),
     ],
 )
 @pytest.mark.parametrize("way", ["queue", "schedule", "at once"])
@@ -250,13 +269,36 @@ async def test_a_program_that_no_worker_could_run_is_not_written_down(
                 await ex.runs.enqueue("mail", **program)
             elif way == "schedule":
                 await ex.schedules.add("tidy", every=60.0, **program)
-            elif "workflow" in program:
-                await ex.run_workflow(program["workflow"], durable="order", timeout=program["timeout"])
             else:
-                given = {name: value for name, value in program.items() if name != "code"}
-                await ex.execute_code(program["code"], durable="order", **given)
+                run: dict[str, Callable[..., Awaitable[Any]]] = {
+                    "code": ex.execute_code,
+                    "workflow": ex.run_workflow,
+                    "chain": ex.run_chain,
+                }
+                (kind,) = run.keys() & program.keys()
+                given = {name: value for name, value in program.items() if name != kind}
+                await run[kind](program[kind], durable="order", **given)
         assert await ex.runs.list() == []
         assert await ex.schedules.list() == []
+
+
+@pytest.mark.parametrize("begin", REFUSED.values(), ids=REFUSED)
+async def test_a_run_that_is_refused_where_it_begins_is_not_written_down(
+    begin: Callable[[Exec], Awaitable[Any]], journal: SQLiteJournal
+) -> None:
+    """A run whose beginning raises has called nothing and never goes on: no list has it, and no worker takes it."""
+    noted: list[int] = []
+
+    def note(n: int) -> None:
+        noted.append(n)
+
+    backends = {"standard": [WasmBackend()], "hardened": []}
+    async with Exec(journal=journal, linger=0.01, runtime_backends=backends) as ex:
+        ex.add(tool("fx:note", destructive=True)(note))
+        with pytest.raises(ToolExecError):
+            await begin(ex)
+        assert (await ex.runs.list(), await ex.runs.resume_due(), noted) == ([], {}, [])
+        assert (await ex.run_chain([Step("run:sleep", {"seconds": 0})], durable="order")).ok  # its ID is free
 
 
 async def test_a_run_that_waits_holds_no_place(journal: SQLiteJournal) -> None:

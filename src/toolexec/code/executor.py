@@ -36,7 +36,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undo import DryRun, undo
 
-__all__ = ["CodeConfig", "Executor", "check_timeout"]
+__all__ = ["CodeConfig", "Executor", "check_timeout", "check_trial"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -150,7 +150,9 @@ class Executor:
         language = ALIASES.get(language, language)
         spoken = TYPED.get(language, language)
         within = request.gateway if isinstance(request.gateway, Tools) else None
-        undoes, is_dry = _wanted(request, spoken, within)
+        check_trial(request, spoken)
+        undoes = request.on_error == "undo" or (within is not None and within.undoes)
+        is_dry = request.dry_run or (within is not None and within.is_dry)
         tell = _Teller(request.on_event) if request.on_event is not None else None
         assert config.index is not None
         assert config.docs is not None
@@ -311,10 +313,7 @@ def check_timeout(timeout: float | None, name: str = "a timeout") -> None:
         raise ConfigurationError(f"{name} must be above 0 seconds, not {timeout!r}")
 
 
-def _wanted(request: ExecuteRequest, language: str, within: Tools | None) -> tuple[bool, bool]:
-    """Return whether a run is undone when it fails, and whether it is only tried. Raises ConfigurationError."""
-    undoes = request.on_error == "undo" or (within is not None and within.undoes)
-    is_dry = request.dry_run or (within is not None and within.is_dry)
+def check_trial(request: ExecuteRequest, language: str) -> None:
+    """Raise ConfigurationError for a request to undo or to try code that is not a workflow."""
     if (request.on_error != "stop" or request.dry_run) and language != "workflow":
         raise ConfigurationError(f"on_error and dry_run are for workflows, not for {language}")
-    return undoes, is_dry

@@ -17,6 +17,7 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, has_surro
 from toolexec.model.origin import HERE, Origin
 from toolexec.model.protocols import provides
 from toolexec.model.settings import checked
+from toolexec.process.directory import check_names
 from toolexec.run.types import OnError, UndoneStep
 
 __all__ = [
@@ -209,6 +210,8 @@ class ExecuteRequest:
                 )
         if not _maps_names_to(bytes, self.files):
             raise InvalidRequestError("files must map relative paths to bytes")
+        if self.files:
+            check_names(self.files)
         for what, strings in (("a file", self.files), ("an argument", self.args)):
             for each in strings:
                 if isinstance(each, str) and ("\0" in each or has_surrogate(each)):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolexec.durable.journal import RunKind, RunRecord
-from toolexec.exec.chain import Step, asked_chain, steps_of
+from toolexec.exec.chain import Step, asked_chain, check_ways, steps_of
 from toolexec.exec.code import CodeRuns, CodeSettings
 from toolexec.exec.program import Program
 from toolexec.exec.run_data import settings_from_json, settings_to_json, steps_from_text, steps_to_text
@@ -35,6 +35,7 @@ class Programs:
     async def chain(self, steps: Sequence[Step | JSONObject], *, on_error: OnError, dry_run: bool) -> Program:
         """Return a chain as runs are made of it, once the gate has admitted it."""
         chain = steps_of(steps, self._options.max_timeout)
+        check_ways(on_error, dry_run=dry_run)
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
         await refuse_excess(self._runner, chain, current_origin().within("chain", ""))  # of which nothing is written
         approved = await self.admit(lambda: asked_chain(chain, current_origin()))
@@ -46,8 +47,7 @@ class Programs:
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
         runs = self._code()
         request = runs.request(code, settings)  # raises for what makes no sense, before anything is written
-        if kind == "code":
-            request.check()
+        runs.check(request)
         approved = await self.admit(lambda: runs.asked(request))
         return Program.here(kind, code, settings_to_json(settings), approved=approved)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
 
-__all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "asked_chain", "execute_chain"]
+__all__ = ["DRY_RUN", "ChainResult", "Chains", "Step", "asked_chain", "check_ways", "execute_chain"]
 
 _ON_ERROR = get_args(OnError)
 
@@ -75,12 +75,9 @@ class Chains:
         dry_run: bool,
         asks: bool,
     ) -> ChainResult:
-        if on_error not in _ON_ERROR:
-            raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
+        check_ways(on_error, dry_run=dry_run)
         if on_progress is not None and not callable(on_progress):  # pyright: ignore[reportUnnecessaryComparison]
             raise InvalidChainError(f"on_progress of a chain must be a function or None, not {on_progress!r}")
-        if dry_run is not False and dry_run is not True:
-            raise InvalidChainError(f"dry_run of a chain must be true or false, not {dry_run!r}")
         if self._sources.pending:
             await self._sources.start()
         chain = steps_of(steps, self._most)
@@ -159,6 +156,14 @@ def steps_of(steps: Sequence[Step | JSONObject], most: float | None) -> list[Ste
         if step.timeout:
             refuse_above("timeout", step.timeout, most, tool_id=step.tool_id)
     return chain
+
+
+def check_ways(on_error: OnError, *, dry_run: bool) -> None:
+    """Raise InvalidChainError for another way to run a chain than there is."""
+    if on_error not in _ON_ERROR:
+        raise InvalidChainError(f"on_error of a chain must be one of {', '.join(_ON_ERROR)}, not {on_error!r}")
+    if dry_run is not False and dry_run is not True:
+        raise InvalidChainError(f"dry_run of a chain must be true or false, not {dry_run!r}")
 
 
 def asked_chain(chain: Sequence[Step], origin: Origin) -> RunRequest:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from toolexec.code.engine import Engine
-from toolexec.code.executor import CodeConfig, Executor, check_timeout
+from toolexec.code.executor import CodeConfig, Executor, check_timeout, check_trial
 from toolexec.code.handles import Handles
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
@@ -24,7 +24,7 @@ from toolexec.exec.sources import Sources
 from toolexec.exec.under_way import UnderWay
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
-from toolexec.model.languages import ALIASES, base_language
+from toolexec.model.languages import ALIASES, TYPED, base_language
 from toolexec.model.origin import CURRENT, HERE
 from toolexec.model.settings import check_ranges, check_settings
 from toolexec.run.admission import admit, begun
@@ -252,6 +252,18 @@ class CodeRuns:
         request = self._merged(code, settings, *more)
         self.executor.granted(request)
         return request
+
+    def check(self, request: ExecuteRequest) -> None:
+        """Raise InvalidRequestError and ConfigurationError for a durable run that can begin at no time. Where code is
+        switched off here, its sandboxes may be elsewhere."""
+        language = self.language(request)
+        if language == "workflow":
+            return
+        request.check()
+        spoken = TYPED.get(language, language)
+        check_trial(request, spoken)
+        if self._options.enable_code_execution:
+            self.runtime.check_repeatable(request.given(language=spoken))
 
     def _merged(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:
         """Return the request before it is known whether it asks for too much: the executor refuses that, too."""

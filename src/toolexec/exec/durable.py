@@ -15,6 +15,7 @@ from toolexec.code.types import CodeResult
 from toolexec.durable.engine import RESUMED, RecordedEngine
 from toolexec.durable.journal import CallRecord, RunRecord, Snapshot
 from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing, numbered, unanswered
+from toolexec.durable.outcomes import error_to_json
 from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX
 from toolexec.durable.run import RETRY, Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
@@ -160,7 +161,7 @@ class DurableRuns(JournalAccess):
             return await self._come_to(await self.engine.run(replace(wanted, owner="", lease=0.0)))
         run = await self.do(self.journal.create, wanted)
         check_same(run, wanted)
-        return await self._go_on(run, owner, hooks, approved=program.approved)
+        return await self._go_on(run, owner, hooks, approved=program.approved, begins=run.owner == owner)
 
     # -- going on -----------------------------------------------------------------------------------------------
 
@@ -193,10 +194,18 @@ class DurableRuns(JournalAccess):
         accept_changes: bool = False,
         approved: bool = False,
         offline: bool = False,
+        begins: bool = False,
     ) -> RunResult:
         async with self._sources.under_way.kept() as kept:  # until the journal has what became of it
             return await self._go_on_with(
-                run, owner, hooks, kept, accept_changes=accept_changes, approved=approved, offline=offline
+                run,
+                owner,
+                hooks,
+                kept,
+                accept_changes=accept_changes,
+                approved=approved,
+                offline=offline,
+                begins=begins,
             )
 
     async def _go_on_with(
@@ -209,6 +218,7 @@ class DurableRuns(JournalAccess):
         accept_changes: bool,
         approved: bool,
         offline: bool,
+        begins: bool,
     ) -> RunResult:
         if not offline:
             await self.start()
@@ -237,7 +247,10 @@ class DurableRuns(JournalAccess):
             return await self._stopped(run, execution or self._execution(run, owner, (), ()), error)
         except ToolExecError as error:
             left = execution or self._execution(run, owner, (), ())
-            stays = run.settings.get(OFFLINE) and not isinstance(error, ClosedError)  # no worker would try it again
+            is_refused = not isinstance(error, ClosedError)  # by which another process goes on with it
+            if begins and is_refused:
+                await asyncio.shield(self._forget(run, left, error))
+            stays = run.settings.get(OFFLINE) and is_refused  # no worker would try it again
             await asyncio.shield(left.give_up(error) if stays else left.release())
             raise
         except BaseException:
@@ -246,6 +259,14 @@ class DurableRuns(JournalAccess):
         if isinstance(result, CodeResult) and execution.replay.skipped:
             result.tool_calls[:0] = trace_of(execution.replay.skipped)
         return await self._finished(run, execution, result)
+
+    async def _forget(self, run: RunRecord, execution: Execution, why: ToolExecError) -> None:
+        """Leave no record of a run that was refused before it called anything: nothing is to go on."""
+        with _unless_lost():
+            if await self.do(self.journal.calls, run.id):
+                return
+            await execution.finish("failed", {"raised": error_to_json(why)})
+            await self.do(self.journal.delete, run.id)
 
     async def _take_retries(self, run_id: str, owner: str) -> None:
         """Take the signals which said that a run which could not go on may try it again: now it does. The next time

@@ -264,6 +264,24 @@ class Runtime:
                 return (language or "python") in getattr(backend, "replays", ())
         return False
 
+    def check_repeatable(self, request: ExecuteRequest) -> None:
+        """Refuse a durable run that no sandbox for its profile would take, available or not. Without any, nothing is
+        known.
+
+        Raises InvalidRequestError for an unknown profile or language, SandboxUnavailableError for a language that none
+        of them runs again.
+        """
+        profile, only = effective_profile(request.profile, self.default_profile)
+        language = ALIASES.get(request.language, request.language)
+        refused: list[str] = []
+        for backend in self.offered(profile, only):
+            if not language or language in backend.languages:
+                if (why := _not_again(backend, language)) is None:
+                    return
+                refused.append(why)
+        if refused or self._unknown(profile, language):
+            raise self._nothing(profile, request.given(language=language), refused, ())
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -314,8 +332,8 @@ class Runtime:
             if spoken and spoken not in backend.languages:
                 refused.append(f"{backend.kind} does not run {spoken}")
                 continue
-            if is_durable and (spoken or "python") not in getattr(backend, "replays", ()):
-                refused.append(f"{backend.kind} cannot make a run of {spoken or 'python'} again, as a durable one must")
+            if is_durable and (why := _not_again(backend, spoken)):
+                refused.append(why)
                 continue
             denied = self._denial(backend, profile) or without_opt_in(backend, request)
             if denied is not None:
@@ -355,14 +373,8 @@ class Runtime:
     def _nothing(
         self, profile: str, request: ExecuteRequest, refused: Sequence[str], errors: Sequence[SandboxError]
     ) -> SandboxError:
-        languages = {language for backend in self.candidates(profile) for language in backend.languages}
-        if request.language and languages and request.language not in languages:
-            return InvalidRequestError(
-                f"no sandbox for profile {profile!r} runs {request.language!r}; "
-                + did_you_mean(
-                    request.language, sorted(languages), otherwise=f"they run {', '.join(sorted(languages))}"
-                )
-            )
+        if unknown := self._unknown(profile, request.language):
+            return unknown
         if refused:
             error = SandboxUnavailableError(
                 f"no backend for profile {profile!r} can run this: {'; '.join(refused)}",
@@ -383,6 +395,21 @@ class Runtime:
         return SandboxUnavailableError(
             f"no backend for profile {profile!r}; it is served by {wanted}, and none of them is set up{hint}"
         )
+
+    def _unknown(self, profile: str, language: str) -> InvalidRequestError | None:
+        """Return the error of a language that none of the sandboxes for *profile* runs."""
+        languages = {spoken for backend in self.candidates(profile) for spoken in backend.languages}
+        if not language or not languages or language in languages:
+            return None
+        hint = did_you_mean(language, sorted(languages), otherwise=f"they run {', '.join(sorted(languages))}")
+        return InvalidRequestError(f"no sandbox for profile {profile!r} runs {language!r}; {hint}")
+
+
+def _not_again(backend: SandboxBackend, language: str) -> str | None:
+    """Return why a sandbox takes no durable run; None where it does."""
+    if (language or "python") in getattr(backend, "replays", ()):
+        return None
+    return f"{backend.kind} cannot make a run of {language or 'python'} again, as a durable one must"
 
 
 def _may_serve(backend: SandboxBackend, kind: str, profile: str) -> bool:
