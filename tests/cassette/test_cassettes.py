@@ -444,7 +444,8 @@ async def test_a_definition_with_a_secret_is_refused(shop: Shop) -> None:
     assert not shop.path.exists()
 
 
-async def test_a_replay_is_not_an_effect(shop: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+async def test_a_replay_is_not_an_effect(mode: str, shop: Shop, tmp_path: Path) -> None:
     """A ledger keeps what a replay was asked to do once apart: the real call with that key is made."""
 
     async def pay(mode: str | None, key: str) -> tuple[Any, Any]:
@@ -460,7 +461,7 @@ async def test_a_replay_is_not_an_effect(shop: Shop, tmp_path: Path) -> None:
 
     first = {"double": 2, "calls": 1}
     assert await pay("record", "a") == (first, first)
-    assert await pay("replay", "b") == (first, first)
+    assert await pay(mode, "b") == (first, first)
     assert shop.calls == [1]
     second = {"double": 2, "calls": 2}
     assert await pay(None, "b") == (second, second)
@@ -474,9 +475,10 @@ READS: dict[str, Callable[[Exec], Awaitable[Any]]] = {
 }
 
 
+@pytest.mark.parametrize("replay", ["replay", "auto"])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 async def test_a_replay_and_a_real_session_share_no_cached_answers(
-    read: Callable[[Exec], Awaitable[Any]], shop: Shop, tmp_path: Path
+    read: Callable[[Exec], Awaitable[Any]], replay: str, shop: Shop, tmp_path: Path
 ) -> None:
     """Answers of a cassette are not given in a real session, nor those of a real one in place of the cassette."""
 
@@ -494,6 +496,27 @@ async def test_a_replay_and_a_real_session_share_no_cached_answers(
 
     assert await value("record") == 1
     (tmp_path / "answers.db").unlink()
-    assert await value("replay") == 1
+    assert await value(replay) == 1
     assert await value(None) == 2
-    assert await value("replay") == 1
+    assert await value(replay) == 1
+
+
+async def test_what_auto_makes_is_an_effect(shop: Shop, tmp_path: Path) -> None:
+    """A ledger keeps the calls of mode auto that no recording answers, also one with the arguments of a replayed one:
+    the next session makes none of them again."""
+
+    async def pay(mode: str | None, *keys: str) -> list[int]:
+        ledger = Ledger(tmp_path / "effects.db")
+        ex = shop.open(mode, gate=Gate(ledger=ledger)) if mode else shop.real(gate=Gate(ledger=ledger))
+        try:
+            async with ex:
+                paid = [ex.run_tool("t:double", {"n": 1}, idempotency_key=key) for key in keys]
+                return [result.value["calls"] for result in await asyncio.gather(*paid)]
+        finally:
+            ledger.close()
+
+    assert await pay("record", "a") == [1]
+    assert sorted(await pay("auto", "b", "c")) == [1, 2]
+    made = await pay(None, "b", "c")
+    assert sorted(made) == [2, 3]  # the replayed one is made now, the other is not made again
+    assert shop.calls == [1, 1, 1]

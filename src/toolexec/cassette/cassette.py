@@ -122,6 +122,19 @@ class Cassette:
             self._reserved[key] += not self.repeats
             return True
 
+    def is_left(self, tool: Tool, args: JSONObject | None) -> bool:
+        """Return whether `reserve` would find a recorded call; raises as that does."""
+        self.check_tool(tool)
+        key = call_key(tool.id, kept_args(tool, args, self.redact))
+        with self._lock:
+            return len(self._waiting[key]) > self._reserved[key]
+
+    def unreserve(self, tool: Tool, args: JSONObject | None) -> None:
+        """Leave a recorded call that was reserved to others; raises as `reserve` does."""
+        key = call_key(tool.id, kept_args(tool, args, self.redact))
+        with self._lock:
+            self._reserved[key] = max(0, self._reserved[key] - 1)
+
     # -- recording ----------------------------------------------------------------------------------------------
 
     def begin(self, entry: Registered, tool: Tool, args: JSONObject | None) -> CassetteCall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from time import perf_counter
@@ -12,9 +12,11 @@ from typing import Final
 from toolexec.backend.attempt import Attempt
 from toolexec.backend.offers import is_offer_id
 from toolexec.cassette.cassette import Cassette
+from toolexec.cassette.matching import call_key, kept_args
 from toolexec.cassette.records import CassetteCall
 from toolexec.discovery.index import Registered
 from toolexec.errors import (
+    CassetteDriftError,
     CassetteError,
     ConfigurationError,
     ExecutionError,
@@ -81,6 +83,63 @@ class Recording(Layer):
         self._replaying = replaying
         self._runs_here = runs_here
         self._own = own
+        self._held: set[Hashable] = set()
+
+    # -- what is answered, for rules that keep outcomes ---------------------------------------------------------
+
+    def identity(self, call: ToolCall) -> Hashable | None:
+        """Implement `AnswersSome.identity`."""
+        tool = self._replayable(call)
+        if tool is None:
+            return None
+        caller = call.origin.caller
+        try:
+            what = call.idempotency_key or call_key(tool.id, kept_args(tool, call.args, self._cassette.redact))
+        except (NotJSONError, InvalidSchemaError):
+            return None
+        return tool.id, caller.realm, caller.id, what
+
+    def is_left(self, call: ToolCall) -> bool:
+        """Implement `AnswersSome.is_left`."""
+        tool = self._replayable(call)
+        if tool is None or (call.run_id, tool.id) in self._held:
+            return tool is not None
+        try:
+            return self._cassette.is_left(tool, call.args)
+        except (NotJSONError, InvalidSchemaError, CassetteDriftError):
+            return False
+
+    @contextmanager
+    def held(self, call: ToolCall) -> Generator[bool, None, None]:
+        """Implement `AnswersSome.held`."""
+        tool = self._replayable(call)
+        if tool is None or not self.is_left(call):
+            yield False
+            return
+        key = call.run_id, tool.id
+        if key in self._held:  # for a rule further out
+            yield True
+            return
+        self._cassette.reserve(tool, call.args)
+        self._held.add(key)
+        try:
+            yield True
+        finally:
+            if key in self._held:  # it came to no attempt
+                self._held.discard(key)
+                self._cassette.unreserve(tool, call.args)
+
+    def _replayable(self, call: ToolCall) -> Tool | None:
+        """Return the tool of a call that the cassette answers or records; None where all is made in any case."""
+        entry = self._entry(call) if self._replaying is not None else None
+        return self._own(entry.tool) if entry is not None and self._is_kept(entry) else None
+
+    def _is_kept(self, entry: Registered) -> bool:
+        if entry.binding.kind == "local" and self._runs_here(entry.binding.tool):
+            return False
+        return not is_offer_id(entry.tool.id) and self._cassette not in _RECORDS.get()  # a cassette has tools
+
+    # -- calls --------------------------------------------------------------------------------------------------
 
     async def run(self, call: ToolCall) -> Result:
         """Make the call and record it, or replay it; see `Runner.run`."""
@@ -130,11 +189,12 @@ class Recording(Layer):
     def _begin(self, call: ToolCall) -> tuple[Runner, CassetteCall | None, Tool | None]:
         """Return what makes the call, and where it is recorded, if it is."""
         entry = self._entry(call)
-        if entry is None or (entry.binding.kind == "local" and self._runs_here(entry.binding.tool)):
-            return self.inner, None, None
-        if is_offer_id(entry.tool.id) or self._cassette in _RECORDS.get():  # a cassette has tools
+        if entry is None or not self._is_kept(entry):
             return self.inner, None, None
         tool = self._own(entry.tool)
+        if self._replaying is not None and (call.run_id, tool.id) in self._held:
+            self._held.discard((call.run_id, tool.id))
+            return self._replaying, None, None
         try:
             if self._replaying is not None and self._cassette.reserve(tool, call.args):
                 return self._replaying, None, None

@@ -19,6 +19,7 @@ from toolexec.model.origin import Caller, Origin, new_run_id
 from toolexec.model.settings import checked
 from toolexec.run.door import Admitting, Door, RecordedAttempt, RecordsAttempts, RefusesExcess
 from toolexec.run.gated import Allows, Gated, GatedByPolicy
+from toolexec.run.outcomes import AnswersSome, kept_apart
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 from toolexec.run.still import Rechecked, StillAllowed
@@ -276,14 +277,28 @@ class Gate:
         replays = getattr(runner, "replays", False) is True  # nothing is done then
         for each in reversed(self._inside):
             part = each.apart() if replays and isinstance(each, KeepsOutcomes) else each
-            if isinstance(part, CallsOthers):
-                made = part.wrap_with(made, find, self._in_place(admitting(made), find, records))
+            around = partial(self._around, part, find, admitting, records)
+            if isinstance(runner, AnswersSome) and isinstance(part, KeepsOutcomes):
+                apart = partial(self._around, part.apart(), find, admitting, records)
+                made = kept_apart(runner, made, around, apart)
             else:
-                made = part.wrap(made, find)
+                made = around(made)
         made = _wrapped(self._deciding, admitting(made), find)
         made = _wrapped(self._outside, RefusesExcess(made), find)
         allows = None if layers else self._allows()
         return Gated(made, find) if allows is None else GatedByPolicy(made, find, runner, allows)
+
+    def _around(
+        self,
+        part: GatePart,
+        find: Find,
+        admitting: Callable[[Runner], Admitting],
+        records: RecordsAttempts | None,
+        inner: Runner,
+    ) -> Runner:
+        if isinstance(part, CallsOthers):
+            return part.wrap_with(inner, find, self._in_place(admitting(inner), find, records))
+        return part.wrap(inner, find)
 
     def _allows(self) -> Allows | None:
         """Return what says that no part has anything to do with a call; None where a part may have with any."""
