@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.test_database import PATIENCE, in_child
 
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
@@ -407,3 +410,38 @@ def test_pins_say_which_tools_changed_their_state(path: Path) -> None:
     version = pins.version
     pins.accept(["mail:b"])
     assert pins.changed_since(version) == {"mail:b"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_has_pins_of_its_own_in_the_same_file(path: Path) -> None:
+    """Parent and child write in turns, and each sees what the other accepts, though a thread of the parent was in the
+    pins at the fork."""
+    parent, began, go_on = os.getpid(), threading.Event(), threading.Event()
+    clock = Clock()
+    thread = threading.Thread()
+
+    def now() -> float:
+        if threading.current_thread() is thread and os.getpid() == parent:
+            began.set()
+            go_on.wait(PATIENCE)
+        return clock()
+
+    pins = Pins(path, clock=now)
+    thread = threading.Thread(target=pins.check, args=(entry("slow"),))
+    assert allowed(pins, entry())
+    assert not allowed(pins, entry(description="Sends all."))
+
+    def accept() -> str:
+        pins.accept(["mail:send"])
+        return str(allowed(pins, entry(description="Sends all.")))
+
+    thread.start()
+    began.wait(PATIENCE)
+    try:
+        assert in_child(accept) == "True"
+    finally:
+        go_on.set()
+        thread.join()
+    clock.now += 2
+    assert allowed(pins, entry(description="Sends all."))
+    assert in_child(lambda: str([each.tool_id for each in pins.statuses()])) == "['mail:send', 'mail:slow']"

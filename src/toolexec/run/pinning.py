@@ -22,6 +22,7 @@ from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, DefinitionChangedError
 from toolexec.model.binding import Binding
 from toolexec.model.call import ToolCall
+from toolexec.model.forks import forks
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.model.settings import check_ranges, checked
@@ -109,6 +110,11 @@ class Pins:
         self._next_look = 0.0
         self._next_save = 0.0
         self._file.read_changes()
+        forks.renew(self)
+
+    def renew(self) -> None:
+        """Implement `Renewed.renew`."""
+        self._lock = threading.RLock()
 
     # -- the gate -----------------------------------------------------------------------------------------------
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from toolexec.errors import ConfigurationError
-from toolexec.process.database import open_database, transaction
+from toolexec.process.database import OwnDatabase, open_database, transaction
 
 __all__ = ["Pin", "PinKey", "PinsFile", "Sighting", "merged", "shortened"]
 
@@ -83,7 +83,7 @@ class PinsFile:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.pins: dict[PinKey, Pin] = {}
-        self._database: sqlite3.Connection | None = None
+        self._database: AbstractContextManager[sqlite3.Connection | None] | None = None
         self._file: tuple[int, int] | None = None
         self._data_version = 0
         self._read = 0  # the number of the last change that was read
@@ -99,9 +99,13 @@ class PinsFile:
             file = self._identity()
             if file != self._file or (file is not None and self._database is None):
                 return self._open(file)
-            if self._database is None or (version := _data_version(self._database)) == self._data_version:
+            if self._database is None:
                 return ()
-            found = self._read_rows(self._database)
+            with self._database as database:
+                assert database is not None
+                if (version := _data_version(database)) == self._data_version:
+                    return ()
+                found = self._read_rows(database)
         except (OSError, sqlite3.Error, ValueError) as error:
             raise ConfigurationError(
                 f"the file of accepted tools {self.path} cannot be read: {error or type(error).__name__}; repair it, "
@@ -114,10 +118,9 @@ class PinsFile:
         """Return the accepted definition and the pending one; empty for none. Raises OSError."""
         if self._database is None:
             return "", ""
-        with _as_os_error():
-            query = "SELECT accepted_text, pending_text FROM pins WHERE backend = ? AND tool = ?"
-            found = self._database.execute(query, key).fetchone()
-        return (found[0], found[1]) if found is not None else ("", "")
+        with _as_os_error(), self._database as database:
+            assert database is not None
+            return _definitions(database, key)
 
     def write(self, seen: Mapping[PinKey, Sighting], accepted: Mapping[PinKey, str] | None = None) -> set[PinKey]:
         """Write what was *seen*, on top of what others have written meanwhile; then accept what is pending where that
@@ -127,10 +130,12 @@ class PinsFile:
         """
         foreign = set(self.read_changes())
         with _as_os_error():
-            database = self._database if self._database is not None else self._create()
-            with transaction(database):
-                foreign |= self._read_rows(database)
-                changed = self._write_rows(database, seen, accepted or {})
+            opened = self._database or self._create()
+            with opened as database:
+                assert database is not None
+                with transaction(database):
+                    foreign |= self._read_rows(database)
+                    changed = self._write_rows(database, seen, accepted or {})
         self._read += 1
         self.pins.update(changed)
         return foreign
@@ -139,8 +144,9 @@ class PinsFile:
         """Forget the *count* oldest of a backend's tools that were never accepted. Raises OSError."""
         if self._database is None:
             return
-        with _as_os_error():
-            gone = self._database.execute(_FORGET, (backend, count)).fetchall()
+        with _as_os_error(), self._database as database:
+            assert database is not None
+            gone = database.execute(_FORGET, (backend, count)).fetchall()
         for (tool,) in gone:
             self.pins.pop((backend, tool), None)
 
@@ -151,7 +157,7 @@ class PinsFile:
         for key, sighting in seen.items():
             before = self.pins.get(key)
             after = changed[key] = merged(before, sighting)
-            written = self.definitions(key) if before is not None else ("", "")
+            written = _definitions(database, key) if before is not None else ("", "")
             first = sighting.text if after.accepted == sighting.digest else written[0]
             second = sighting.text if after.pending == sighting.digest else ""
             database.execute(_PUT, (*key, *after, self._read + 1, first, second))
@@ -192,24 +198,31 @@ class PinsFile:
     def _open(self, file: tuple[int, int] | None) -> set[PinKey]:
         """Read another file than before, or none."""
         before = set(self.pins)
-        database = _connected(self.path) if file is not None else None
-        if self._database is not None:
+        opened = OwnDatabase(self._connect) if file is not None else None
+        if isinstance(self._database, OwnDatabase):
             self._database.close()
-        self._database, self._file, self._read, self.pins = database, file, 0, {}
-        if database is not None:
-            self._data_version = _data_version(database)
-            self._read_rows(database)
+        self._database, self._file, self._read, self.pins = opened, file, 0, {}
+        if opened is not None:
+            with opened as database:
+                assert database is not None
+                self._data_version = _data_version(database)
+                self._read_rows(database)
         return before | set(self.pins)
 
-    def _create(self) -> sqlite3.Connection:
+    def _create(self) -> AbstractContextManager[sqlite3.Connection | None]:
         if self.path is None:
-            self._database = open_database(None)
-            _make_tables(self._database)
+            database = open_database(None)
+            _make_tables(database)
+            self._database = nullcontext(database)  # no file that a child could share
             return self._database
-        self._database = _connected(self.path)
+        opened = self._database = OwnDatabase(self._connect)
         self._file = self._identity()
-        self._data_version = _data_version(self._database)
-        return self._database
+        return opened
+
+    def _connect(self) -> sqlite3.Connection:
+        database = _connected(self.path)
+        self._data_version = -1  # of this connection nothing was read yet
+        return database
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:
@@ -232,6 +245,12 @@ def _make_tables(database: sqlite3.Connection) -> None:
         if not database.execute("SELECT 1 FROM sqlite_master").fetchone():  # else another process was quicker
             for statement in _TABLES:
                 database.execute(statement)
+
+
+def _definitions(database: sqlite3.Connection, key: PinKey) -> tuple[str, str]:
+    query = "SELECT accepted_text, pending_text FROM pins WHERE backend = ? AND tool = ?"
+    found = database.execute(query, key).fetchone()
+    return (found[0], found[1]) if found is not None else ("", "")
 
 
 def _data_version(database: sqlite3.Connection) -> int:

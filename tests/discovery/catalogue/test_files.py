@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from tests.discovery.catalogue.tools import ODD, assert_same, filled, saved, some_tool, stored
+from tests.process.test_database import PATIENCE, in_child
 
 from toolexec.discovery.catalogue import SQLiteCatalogue
 from toolexec.discovery.catalogue.rows import read_row, row_of
+from toolexec.discovery.search import LexicalSearcher
 from toolexec.errors import CatalogueError
-from toolexec.model import MCPBinding, Tool
+from toolexec.model import Binding, MCPBinding, Tool
 
 
 def change(path: Path, *statements: str) -> None:
@@ -247,3 +250,38 @@ def test_verify_finds_what_sqlite_finds(path: Path) -> None:
         "WHERE name = 'tools_by_home'",
     )
     refuses(path, "damaged|cannot be used", SQLiteCatalogue.verify)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_has_a_connection_of_its_own(path: Path) -> None:
+    """Parent and child write in turns, and each reads what the other has written; a child that was forked while a
+    thread read the file is refused, and does not wait for it."""
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(LexicalSearcher):
+        def add(self, tool: Tool, bindings: Sequence[Binding] = ()) -> None:
+            began.set()
+            go_on.wait(PATIENCE)
+            super().add(tool, bindings)
+
+    with SQLiteCatalogue(path) as catalogue:
+        catalogue.replace_tools("one", [(some_tool(1), MCPBinding("one", "a"))])
+
+        def use() -> str:
+            catalogue.replace_tools("two", [(some_tool(2), MCPBinding("two", "a"))])
+            catalogue.close()
+            return str(len(catalogue))
+
+        assert in_child(use) == "2"
+        assert len(catalogue) == 2
+        catalogue.replace_tools("three", [(some_tool(3), MCPBinding("three", "a"))])
+        assert in_child(lambda: str(len(catalogue))) == "3"
+        thread = threading.Thread(target=catalogue.open, kwargs={"searcher": Slow()})
+        thread.start()
+        began.wait(PATIENCE)
+        try:
+            assert "forked while a thread of its parent used the file" in in_child(lambda: str(len(catalogue)))
+        finally:
+            go_on.set()
+            thread.join()
+        assert len(catalogue) == 3

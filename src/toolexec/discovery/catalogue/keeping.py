@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from toolexec.discovery.index import ChangeEvent, Index
 from toolexec.errors import CatalogueError
+from toolexec.model.forks import forks
 
 __all__ = ["Keeper"]
 
@@ -33,6 +34,12 @@ class Keeper:
         self._stop = threading.Event()
         self._reached = index.version  # read before listening: a change in between is not counted as reached
         self._forget = index.on_change(self._hear)
+        forks.renew(self)
+
+    def renew(self) -> None:
+        """Implement `Renewed.renew`: what the parent was about to write is left to it."""
+        self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
+        self._thread, self._changed = None, set()
 
     def note(self, tool_ids: set[str]) -> None:
         """Have these tools written, too."""

@@ -35,9 +35,10 @@ from toolexec.discovery.search import Searcher
 from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import CatalogueError, ConfigurationError, ToolExecError
 from toolexec.model.binding import Binding, BindingSelector, binding_from_dict, prefer_local
+from toolexec.model.forks import forks
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
-from toolexec.process.database import transaction
+from toolexec.process.database import OwnDatabase, transaction
 
 __all__ = ["SQLiteCatalogue"]
 
@@ -69,11 +70,16 @@ class SQLiteCatalogue:
             raise ConfigurationError(f"the delay of a catalogue must be 0 seconds or more, not {delay!r}")
         self.path: Path = Path(path)
         self._delay = delay
-        self._lock = threading.RLock()
-        self._database: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._database: OwnDatabase | None = None
         self._keeper: Keeper | None = None
         self._opened: tuple[StoredIndex, int] | None = None
         self._left_out: set[str] = set()
+        forks.renew(self)
+
+    def renew(self) -> None:
+        """Implement `Renewed.renew`."""
+        self._lock = threading.Lock()
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -259,22 +265,25 @@ class SQLiteCatalogue:
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
-        with self._lock:
-            database = self._connected()
-            with unusable(self.path), transaction(database, write=False):
-                yield database
+        with self._used() as database, transaction(database, write=False):
+            yield database
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
-        with self._lock:
-            database = self._connected()
-            with unusable(self.path), transaction(database):
-                yield database
+        with self._used() as database, transaction(database):
+            yield database
 
-    def _connected(self) -> sqlite3.Connection:
-        if self._database is None:
-            self._database = connect(self.path)
-        return self._database
+    @contextmanager
+    def _used(self) -> Generator[sqlite3.Connection]:
+        while True:
+            with self._lock:
+                if self._database is None:
+                    self._database = OwnDatabase(partial(connect, self.path))
+                own = self._database
+            with unusable(self.path), own as database:
+                if database is not None:  # else it was closed meanwhile, and is opened again
+                    yield database
+                    return
 
 
 def _searcher(
