@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from tests.waiting import reached
 
 from toolexec import Exec, ExecutionError, Gate, Policy, Rule, tool
-from toolexec.errors import PolicyError
+from toolexec.errors import PolicyError, ToolExecError
 from toolexec.model.declare import FunctionTool
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Caller, Origin, acting
 from toolexec.run.layers.approval import Approval
+from toolexec.run.layers.fallback import Fallback
 from toolexec.run.layers.retry import Retry
 from toolexec.run.live_gate import LiveGate
 
@@ -131,6 +133,60 @@ async def test_an_approved_run_begins_only_if_the_rules_of_that_moment_do_not_fo
             PolicyError, match={"denied": "no chains", "no role": "forbids", "no caller": "taken out"}[present]
         ):
             await run
+
+
+ASKED: dict[str, Callable[[Exec], Awaitable[Any]]] = {
+    "call": lambda ex: ex.run_tool("t:one"),
+    "stream": lambda ex: anext(ex.stream_tool("t:one")),
+    "step": lambda ex: ex.run_chain([{"tool": "t:one"}]),
+    "fallback": lambda ex: ex.run_tool("t:down"),
+    "chain": lambda ex: ex.run_chain([{"tool": "t:free"}]),
+    "code": lambda ex: ex.execute_code("return 1"),
+    "workflow": lambda ex: ex.run_workflow("return 1"),
+}
+
+
+RUNS = ["chain", "code", "workflow"]
+
+
+@pytest.mark.parametrize("present", ["there", "no caller", "no role"])
+@pytest.mark.parametrize("way", ASKED)
+async def test_no_approver_is_asked_for_a_caller_that_is_refused(way: str, present: str) -> None:
+    """A caller whose key is gone, or whose role the rules want, is refused before an approver is asked."""
+    asked, made = list[str](), list[int]()
+
+    def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.append(request.tool_id)
+        return "once"
+
+    ann = Caller(id="ann", roles=("staff",))
+    runs = Rule("ask" if way in RUNS else "allow", runs=RUNS, roles="staff")
+    rules = [Rule("allow", tools=["t:down", "t:free"]), Rule("ask", tools="t:one", roles="staff"), runs]
+    policy = Policy(rules, default="deny", default_runs="deny")
+    fallback = Fallback({"t:down": ["t:one"]})
+    gate = LiveGate(Gate(policy=policy, approval=Approval(policy.decide, ask=approve), fallback=fallback))
+
+    @tool("t:down", read_only=True)
+    def down() -> None:
+        gate.present = gone
+        raise ExecutionError("not there", retryable=True)
+
+    def one() -> None:
+        made.append(1)
+
+    def gone(_: Caller) -> Caller | None:
+        return {"there": ann, "no role": replace(ann, roles=()), "no caller": None}[present]
+
+    async with Exec(gate=gate) as ex:
+        ex.add(tool("t:one", read_only=True)(one))
+        ex.add(lambda: 1, "t:free")
+        ex.add(down)
+        if way != "fallback":
+            gate.present = gone
+        with acting(Origin(caller=ann)):
+            with suppress(ToolExecError):
+                await ASKED[way](ex)
+    assert (len(asked), len(made)) == ((1, way not in RUNS) if present == "there" else (0, 0))
 
 
 async def test_rules_that_cannot_be_put_around_the_calls_change_nothing() -> None:

@@ -95,6 +95,8 @@ async def admit(gate: Gate, run: RunRequest, *, asks: bool = True) -> bool:
         raise denied_run(run, verdict)
     if verdict.effect == "allow" or not asks:
         return False
+    if (present := _present(gate, run)) is not run:  # no approver is asked about what is refused then
+        return await admit(gate, present)
     if not isinstance(gate.approval, ApprovesRuns):
         raise unapproved(run, verdict)
     await gate.approval.approve_run(run, verdict)

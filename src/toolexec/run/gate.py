@@ -75,6 +75,15 @@ class CallsOthers(Protocol):
 
 
 @runtime_checkable
+class AsksApprovers(Protocol):
+    """A part that asks about calls before they are made."""
+
+    def wrap_while(self, still: StillAllowed, inner: Runner, find: Find) -> Runner:
+        """Do the same as `GatePart.wrap`; it asks about no call that *still* refuses when it would."""
+        ...
+
+
+@runtime_checkable
 class KeepsOutcomes(Protocol):
     """A part that keeps what calls came to, for later ones."""
 
@@ -270,20 +279,20 @@ class Gate:
         door = Door(runner if still is None else Rechecked(runner, still), find, records, keeps=keeps)
         # What is inside may answer a call that does not come to the door, or have it wait until it does.
         admitting = partial(Admitting, find=find, keeps=keeps, still=still if self._inside or layers else None)
-        door.undecided = self._in_place(admitting(door), find, records)
+        door.undecided = self._in_place(admitting(door), find, records, still)
         made: Runner = door
         for layer in reversed(layers):
             made = layer(made)
         replays = getattr(runner, "replays", False) is True  # nothing is done then
         for each in reversed(self._inside):
             part = each.apart() if replays and isinstance(each, KeepsOutcomes) else each
-            around = partial(self._around, part, find, admitting, records)
+            around = partial(self._around, part, find, admitting, records, still)
             if isinstance(runner, AnswersSome) and isinstance(part, KeepsOutcomes):
-                apart = partial(self._around, part.apart(), find, admitting, records)
+                apart = partial(self._around, part.apart(), find, admitting, records, still)
                 made = kept_apart(runner, made, around, apart)
             else:
                 made = around(made)
-        made = _wrapped(self._deciding, admitting(made), find)
+        made = _wrapped(self._deciding, admitting(made), find, still)
         made = _wrapped(self._outside, RefusesExcess(made), find)
         allows = None if layers else self._allows()
         return Gated(made, find) if allows is None else GatedByPolicy(made, find, runner, allows)
@@ -294,10 +303,11 @@ class Gate:
         find: Find,
         admitting: Callable[[Runner], Admitting],
         records: RecordsAttempts | None,
+        still: StillAllowed | None,
         inner: Runner,
     ) -> Runner:
         if isinstance(part, CallsOthers):
-            return part.wrap_with(inner, find, self._in_place(admitting(inner), find, records))
+            return part.wrap_with(inner, find, self._in_place(admitting(inner), find, records, still))
         return part.wrap(inner, find)
 
     def _allows(self) -> Allows | None:
@@ -310,9 +320,11 @@ class Gate:
             return None  # one of another class may do more
         return policy.allows if self.parts == (policy, approval) else None
 
-    def _in_place(self, admitting: Admitting, find: Find, records: RecordsAttempts | None) -> Runner:
+    def _in_place(
+        self, admitting: Admitting, find: Find, records: RecordsAttempts | None, still: StillAllowed | None
+    ) -> Runner:
         """Return what makes calls that take the place of another one: each is decided on and recorded by itself."""
-        runner = _wrapped(self._deciding, admitting, find)
+        runner = _wrapped(self._deciding, admitting, find, still)
         return RecordedAttempt(runner, find, records) if records is not None else runner
 
     def replaced(self, parts: Mapping[str, GatePart | None], *, code_shares: CodeShares | None) -> Gate:
@@ -405,9 +417,12 @@ def _shown_by(parts: Sequence[HidesTools], origin: Origin, entry: Registered) ->
     return all(part.shows(entry, origin) for part in parts)
 
 
-def _wrapped(parts: Sequence[GatePart], runner: Runner, find: Find) -> Runner:
+def _wrapped(parts: Sequence[GatePart], runner: Runner, find: Find, still: StillAllowed | None = None) -> Runner:
     for part in reversed(parts):
-        runner = part.wrap(runner, find)
+        if still is not None and isinstance(part, AsksApprovers):
+            runner = part.wrap_while(still, runner, find)
+        else:
+            runner = part.wrap(runner, find)
     return runner
 
 

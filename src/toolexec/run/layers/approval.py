@@ -40,6 +40,7 @@ from toolexec.run.resolve import Find, Resolution, decided, resolved, still_boun
 from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.settings import ApprovalSettings
+from toolexec.run.still import StillAllowed
 
 __all__ = ["Approval", "AskFirst"]
 
@@ -105,6 +106,13 @@ class Approval:
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that asks before it makes such calls."""
         return AskFirst(self, inner, find)
+
+    def wrap_while(self, still: StillAllowed, inner: Runner, find: Find) -> Runner:
+        """Implement `AsksApprovers.wrap_while`."""
+        made = self.wrap(inner, find)
+        if isinstance(made, AskFirst):
+            made.still = still
+        return made
 
     async def approve_run(self, run: RunRequest, verdict: Verdict) -> None:
         """Return once an approver has approved the run, which is for this one only. Raises as for calls."""
@@ -186,6 +194,8 @@ class AskFirst(Layer):
         self._approval = approval
         self._decide = approval.decide
         self._find = find
+        self.still: StillAllowed | None = None
+        """What refuses a call that is asked about no more, as one of a caller whose key was taken out meanwhile."""
         self._lines: dict[tuple[Hashable, str, Approved], _Line] = {}
 
     def before(self, call: ToolCall) -> Awaitable[ToolCall] | None:
@@ -225,6 +235,8 @@ class AskFirst(Layer):
                     answer: object = _UNANSWERED  # as it was for one who stood before this one in the line
                     digests = await _looked_through(args, partial(argument_digests, args))
                     if line.unanswered == unanswered:
+                        if self.still is not None:
+                            self.still(entry, call)
                         changed = self._approval.arguments.changed(session, wanted, digests)
                         ask_for = partial(request_of, entry, frozen, verdict, self._approval.redact, changed)
                         request = await _looked_through(args, ask_for)
