@@ -12,7 +12,7 @@ import pytest
 from toolexec.config.blocks import BLOCKS, KEYS, Key
 from toolexec.config.load import load_settings, parse_set
 from toolexec.config.loaded import LoadedConfig
-from toolexec.config.parts import sandbox_settings
+from toolexec.config.parts import resilience, sandbox_settings
 from toolexec.config.template import toml_value
 from toolexec.errors import ConfigurationError
 from toolexec.errors.moved import MOVED_SETTINGS
@@ -575,3 +575,21 @@ def test_loading_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, key in KEYS.items() if "0:" in key.help and " of " not in key.kind.name]
+)
+def test_a_setting_whose_help_explains_0_takes_it(path: str) -> None:
+    """A file may have the 0 that the help of the setting has a meaning for."""
+    block, name = path.rsplit(".", 1)
+    assert load_settings([write("zero.toml", f"[{block}]\n{name} = 0\n")]).has(block)
+
+
+@pytest.mark.parametrize(("name", "part"), [("breaker_failures", "breaker"), ("max_concurrent", "bulkhead")])
+def test_0_leaves_a_part_of_resilience_out(name: str, part: str) -> None:
+    """A gate has no breaker where a file says that backends are never left alone, and no bulkhead for any number."""
+    both = {"breaker", "bulkhead"}
+    assert resilience(load_settings([write("all.toml", "[resilience]\nattempts = 2\n")])).keys() >= both
+    made = resilience(load_settings([write("zero.toml", f"[resilience]\n{name} = 0\n")]))
+    assert made.keys() & both == both - {part}

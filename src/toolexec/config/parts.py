@@ -164,13 +164,13 @@ def resilience(loaded: LoadedConfig) -> dict[str, GatePart]:
 
     block = loaded.settings.resilience
     made: dict[str, GatePart] = {"fallback": Fallback(dict(map(fallback, block.fallbacks)))}
-    bulkhead, breaker, retry = (read(BulkheadSettings, block), read(BreakerSettings, block), read(RetrySettings, block))
-    if bulkhead.limit:
-        made["bulkhead"] = Bulkhead(**vars(bulkhead))
-    if breaker.failures:
-        made["breaker"] = Breaker(**vars(breaker))
-    if retry.attempts > 1:
-        made["retry"] = Retry(**vars(retry))
+    bulkhead, breaker, retry = (values_for(each, block) for each in (BulkheadSettings, BreakerSettings, RetrySettings))
+    if bulkhead["limit"]:  # 0, by which files say that they want none, makes no sense to the part itself
+        made["bulkhead"] = Bulkhead(**bulkhead)
+    if breaker["failures"]:
+        made["breaker"] = Breaker(**breaker)
+    if retry["attempts"] > 1:
+        made["retry"] = Retry(**retry)
     return made
 
 
