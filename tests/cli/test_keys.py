@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from datetime import UTC, datetime
 
 import pytest
 import typer
@@ -77,6 +79,16 @@ def test_what_makes_no_sense(words: list[str]) -> None:
     assert "error" in done.stderr.lower()
     as_json = run(*words, "--json")
     assert json.loads(as_json.stdout)["error"]["code"] == "configuration"
+
+
+@pytest.mark.parametrize("moment", ["2001-01-01", "2001-01-01T12:00+02:00", "today"])
+def test_a_key_that_would_never_work_is_not_made(moment: str) -> None:
+    """A date that has passed, or begins today, is refused, and the date that the error gives in its place is taken."""
+    done = run("new", "ci", "--expires", str(datetime.now(UTC).date()) if moment == "today" else moment)
+    assert (done.exit_code, done.stdout) == (2, "")
+    found = re.search(r"never\s+work.*such\s+as\s+(\d{4}-\d\d-\d\d)", done.stderr, re.DOTALL)
+    assert found is not None
+    assert run("new", "ci", "--expires", found[1]).exit_code == 0
 
 
 def test_without_a_command_there_is_help() -> None:

@@ -84,7 +84,7 @@ EXAMPLES: Final = {
     "config validate": "toolexec config validate --strict",
     "config keys": "toolexec config keys --json",
     "keys": "toolexec keys new ann",
-    "keys new": "toolexec keys new ann --role reader --expires 2027-01-31",
+    "keys new": "toolexec keys new ann --role reader --expires 2099-01-31",
     "audit": "toolexec audit tail --follow",
     "audit tail": "toolexec audit tail --since yesterday --outcome denied",
     "audit verify": "toolexec audit verify",

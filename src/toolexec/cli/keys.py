@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +43,7 @@ def new(
     ] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="Tenant of the caller.")] = "",
     expires: Annotated[
-        str, typer.Option("--expires", metavar="DATE", help="When the key ends, such as 2027-01-31. Default: never.")
+        str, typer.Option("--expires", metavar="DATE", help="When the key ends, such as 2099-01-31. Default: never.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -64,6 +66,7 @@ def new(
             tenant=tenant,
             expires=expires,
         )
+        _refuse_past(entry)
     except ConfigurationError as error:
         screen.error(error)
         raise typer.Exit(USAGE) from None
@@ -74,6 +77,17 @@ def new(
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()]
     screen.err.print(Text(visible("\n".join(["[[auth.api_keys]]", *lines]))), soft_wrap=True)
     screen.exact(key)
+
+
+def _refuse_past(entry: ApiKey) -> None:
+    """Raise ConfigurationError for a key that no server would take at any time."""
+    now = time.time()
+    if entry.expires_at() <= now:
+        later = datetime.fromtimestamp(now, UTC).date() + timedelta(days=90)
+        raise ConfigurationError(
+            f"--expires {entry.expires} has passed already (UTC), so the key would never work; give a later date, such "
+            f"as {later}, or leave it out for a key that never ends"
+        )
 
 
 def _settings(entry: ApiKey) -> JSONDict:
