@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 from tests.config.commands import COMMAND
 from tests.server.auth.conftest import AUDIENCE, ISSUER, Issuer
-from tests.server.processes import served
+from tests.server.processes import environment, served
 from tests.server.test_restart import LIST, opened, post
 from tests.waiting import until
 
@@ -106,6 +109,27 @@ class Office:
     def words(self) -> list[str]:
         """The command line of a server."""
         return [*COMMAND, "serve", "-c", str(self.file)]
+
+    def command(self, *words: str) -> str:
+        """Run a command over the same state directory to its end; return what it printed."""
+        with self.begun(*words) as process:
+            return process.communicate()[0]
+
+    @contextmanager
+    def begun(self, *words: str) -> Generator[subprocess.Popen[str]]:
+        """Run a command over the same state directory during the block."""
+        whole = [sys.executable, "-m", "toolexec", "-c", str(self.file), *words]
+        pipe, there = subprocess.PIPE, environment(self.directory)
+        with subprocess.Popen(whole, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=there) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the durable runs that there are."""
+        found: list[dict[str, Any]] = json.loads(self.command("--json", "runs", "list"))["runs"]
+        return found
 
     def go(self) -> None:
         """Let the tools go on that wait."""

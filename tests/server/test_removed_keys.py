@@ -16,8 +16,10 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.full
 TEAM = "team"
+AUDIT = "[audit]\nenabled = true\n"
 DURABLE = '[tasks]\nmode = "always"\ndurable = true\n'
 SLEEPS = "tools.run('run:sleep', {'seconds': 8})\nreturn tools.office.sign()"
+SIGNAL = "tools.run('run:signal', {'name': 'go'})\nreturn tools.office.sign()"
 ASKS = "return [tools.run('run:input', {'question': 'Go on?'}), tools.office.sign()]"
 
 
@@ -27,13 +29,13 @@ def office(tmp_path: Path) -> Office:
     return Office(tmp_path)
 
 
-async def begun(url: str, program: str, status: str) -> str:
-    """Have ann run a program as a durable run; return its ID once it has got so far."""
+async def begun(url: str, program: str, status: str, credential: str = "ann's") -> str:
+    """Have ann, or another caller, run a program as a durable run; return its ID once it has got so far."""
 
     async def never(context: Any, params: Any) -> ElicitResult:
         raise NotImplementedError
 
-    async with caller(url, "auto", "ann's", elicitation_callback=never) as ann:
+    async with caller(url, "auto", credential, elicitation_callback=never) as ann:
         task_id = (await ann.call("execute_code", {"language": "python", "code": program}))["taskId"]
         await ann.until(task_id, status)
     return task_id
@@ -57,6 +59,40 @@ async def test_a_run_that_goes_on_after_its_key(office: Office, transport: str) 
     assert office.records("office:sign") == [("call", "policy_denied")]
     assert office.done == []
     assert "policy_denied" in str(office.task(task_id).outcome)
+
+
+@pytest.mark.parametrize("endpoint", ["", TEAM], ids=["main", "endpoint"])
+@pytest.mark.parametrize("way", ["RUN", "--due", "work"])
+async def test_a_run_that_a_command_goes_on_with(office: Office, way: str, endpoint: str) -> None:
+    """A durable run of a served caller makes no call when a command goes on with it after the caller's key was taken
+    out, and that is on record; that of a caller with a key makes it."""
+    others = (AUDIT, key("bob"), key("eve", TEAM))
+    office.set(DURABLE, *others, key("ann", endpoint))
+    with office.serve() as url:
+        run_id = await begun(at(url, endpoint), SIGNAL, "input_required")
+        kept = await begun(url, SIGNAL, "input_required", "bob's")
+        await until(lambda: {run["state"] for run in office.runs()} == {"waiting"})
+    office.set(DURABLE, *others)
+    for each in (run_id, kept):
+        office.command("runs", "signal", each, "go")
+    if way == "work":
+        with office.begun("runs", "work"):
+            await until(lambda: {run["state"] for run in office.runs()} == {"done", "failed"})
+    else:
+        for each in (run_id, kept) if way == "RUN" else (way,):
+            office.command("runs", "resume", each)
+    assert {run["id"]: run["state"] for run in office.runs()} == {run_id: "failed", kept: "done"}
+    assert office.done == ["signed"]
+    assert sorted(office.records("office:sign")) == [("call", "ok"), ("call", "policy_denied")]
+
+
+async def test_a_run_of_no_caller(office: Office) -> None:
+    """A durable run that a command has begun goes on by a command, whatever keys a server takes."""
+    office.set(AUDIT, key("bob"))
+    office.command("code", "-e", SIGNAL, "--durable", "own")
+    office.command("runs", "signal", "own", "go")
+    assert "signed" in office.command("runs", "resume", "own")
+    assert office.done == ["signed"]
 
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["reload", "restart"])

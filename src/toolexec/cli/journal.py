@@ -27,8 +27,14 @@ def perform_with_journal(context: typer.Context, command: Any, config: Any, as_j
 
 
 def use_journal(ex: Exec) -> None:
-    """Give an Exec without a journal the one in the state directory."""
+    """Give an Exec without a journal the one in the state directory, and have it go on with runs of a server's callers
+    by the rights that these have now."""
     from toolexec.config.build import RUNS_FILE, state_directory
+    from toolexec.run.default_gate import DefaultGate
+    from toolexec.run.live_gate import LiveGate
 
+    gate = ex.options.gate
+    if gate is not None and not isinstance(gate, LiveGate):
+        ex.reconfigure(gate=LiveGate(gate.full() if isinstance(gate, DefaultGate) else gate))
     if ex.options.journal is None:
         ex.reconfigure(journal=state_directory() / RUNS_FILE)

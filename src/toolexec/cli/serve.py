@@ -273,15 +273,12 @@ def _build(loaded: LoadedConfig, stack: ExitStack, replay: Path | None, metrics:
 
 
 async def _over_stdio(built: Built, wire: Any, screen: Screen, again: LoadAgain) -> None:
-    from toolexec.run.live_gate import LiveGate
     from toolexec.server.app import ToolServer
     from toolexec.server.auth import LiveKeys
     from toolexec.server.stdio import serve_stdio
 
     server = ToolServer(built.ex, built.serve, results=built.results, index=lambda: built.index)
     server.keys = LiveKeys(built.serve.auth)  # of callers over HTTP, whose runs this server may go on with
-    if isinstance(built.gate, LiveGate):
-        built.gate.present = server.keys.present
     async with _Report(built, screen, "over stdio"):
         reloading = asyncio.create_task(_reload_later(server, built, again))
         try:

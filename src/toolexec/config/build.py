@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.config import parts
+from toolexec.config.callers import present_by
 from toolexec.config.declared import read, values_for
 from toolexec.config.entries import ENDPOINTS
 from toolexec.config.gate_maker import RATES, GateMaker
@@ -201,6 +202,8 @@ def build(
             chooses=chooses,
         )
         gate, audit = maker.make()
+    if gate is not None:
+        gate.present = present_by(loaded)
     if serving and gate is not None:
         from toolexec.run.live_gate import LiveGate
 
@@ -222,6 +225,7 @@ def build(
             choose_tools(gate, ex)
         if isinstance(ex.options.gate, DefaultGate):
             ex.options.gate.approver = terminal
+            ex.options.gate.present = present_by(loaded)
         _fill(ex, loaded, python)
         if (record := parts.record(loaded)) is not None:
             ex.reconfigure(record=record, journal=ex.options.journal or (state or state_directory()) / RUNS_FILE)

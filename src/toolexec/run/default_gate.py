@@ -17,7 +17,7 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
 if TYPE_CHECKING:
-    from toolexec.model.origin import Approver
+    from toolexec.model.origin import Approver, Caller
     from toolexec.run.gate import Gate
 
 __all__ = ["DefaultGate"]
@@ -33,6 +33,8 @@ class DefaultGate:
 
     def __init__(self, approver: Callable[[], Approver | None] | None = None) -> None:
         self.approver = approver
+        self.present: Callable[[Caller], Caller | None] | None = None
+        """Gives the `Gate.present` of the full gate; None where callers have the rights that they had."""
         self._full: Gate | None = None
 
     def wrap(
@@ -52,6 +54,7 @@ class DefaultGate:
         policy = default_policy()
         ask = self.approver() if self.approver is not None else None
         self._full = Gate(policy=policy, approval=Approval(policy.decide, ask=ask))
+        self._full.present = self.present or self._full.present
         return self._full
 
 

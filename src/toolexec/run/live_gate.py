@@ -18,7 +18,7 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller, Origin
 from toolexec.run.admission import check_denied
-from toolexec.run.gate import Gate, GroupScope, as_it_was
+from toolexec.run.gate import Gate, GroupScope
 from toolexec.run.gated import GatedByPolicy
 from toolexec.run.refusals import denied_since, out_since
 from toolexec.run.resolve import Find
@@ -41,7 +41,7 @@ class LiveGate(Gate):
     def __init__(self, gate: Gate) -> None:
         # The parts are not copied: an attribute that is missing here is that of the present rules.
         self._era = Era(gate)
-        self.present: Callable[[Caller], Caller | None] = as_it_was
+        self.present: Callable[[Caller], Caller | None] = gate.present
 
     def __getattr__(self, name: str) -> Any:
         if name == "_era":  # of one that is only half made
