@@ -60,6 +60,12 @@ def sign() -> str:
     """Sign a paper."""
     did("signed")
     return "signed"
+
+
+@tool("office:files", read_only=True)
+def files() -> list[str]:
+    """List all files."""
+    return [f"file {number}" for number in range(20_000)]
 '''
 SETTINGS = """
 [sources]

@@ -60,5 +60,5 @@ async def test_all_tools_of_an_answer_are_known(gate: Gate) -> None:
 
         for _ in range(2):
             noted = set[str]()
-            await noting(job, noted.add)(Origin(caller=BOB), None)
+            await noting(job, noted)(Origin(caller=BOB), None)
             assert noted == {"t:one", "t:two", "t:three"}

@@ -73,9 +73,10 @@ async def test_as_a_model_says(seed: int, file: FileState) -> None:
             answers = {**{key: reply for key, reply in given.items() if key in asks}, **answers}
         elif not task.is_over:
             data = {"text": chance.choice(("short", "long" * 50_000))}
-            outcome = TaskOutcome(chance.choice(("completed", "failed", "cancelled")), "it ended", data)
+            outcome = TaskOutcome(chance.choice(("completed", "failed", "cancelled")), "it ended", data, ["t:one"])
             await at.finish(task, outcome)
-            task, asks = replace(task, status=outcome.status, message="it ended", outcome=data), {}
+            ended = {"status": outcome.status, "message": "it ended", "outcome": data, "tools": ["t:one"]}
+            task, asks = replace(task, **ended), {}
         model[task.id] = (task, asks, answers, stop)
         for each in (at, other):
             found = await each.find(task.id, task.owner)

@@ -112,14 +112,14 @@ class Origin:
     """Where a call comes from.
 
     `session` groups the calls of one conversation; `path` says whether the call is made for itself, as a step of a
-    chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks.
-    `ask` is how this caller can be asked for approval, if at all. `hear` takes the log messages of tools, a level and
-    a message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
-    less than `always` for callers that cannot be distinguished from others. `answer` puts questions of MCP servers
-    to the caller's client, if it can be asked. `on_effect` is called, in any thread, before each attempt and each
-    run of code, which waits for what it returns on the event loop; what it raises ends the call. `on_admitted` gets
-    the ID of each tool of which the rules have let a call pass, in any thread. `login_link` gives the link at which its
-    caller logs in.
+    chain or by code, and `parent` is the ID of that chain's or code's run. `client` names the program that asks. `ask`
+    is how this caller can be asked for approval, if at all. `hear` takes the log messages of tools, a level and a
+    message each; it is called on the event loop. `approvals` is the longest that an approval of its calls may last:
+    less than `always` for callers that cannot be distinguished from others. `answer` puts questions of MCP servers to
+    the caller's client, if it can be asked. `on_effect` is called, in any thread, before each attempt and each run of
+    code, which waits for what it returns on the event loop; what it raises ends the call. `used_tools` gets the ID of
+    each tool of which the rules have let a call pass, in any thread: what an answer may come of. `login_link` gives the
+    link at which its caller logs in.
     """
 
     caller: Caller = ANYONE
@@ -132,7 +132,7 @@ class Origin:
     approvals: Lasting = "always"
     answer: ClientAnswerer | None = None
     on_effect: Callable[[], Awaitable[None] | None] | None = field(default=None, repr=False, compare=False)
-    on_admitted: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+    used_tools: set[str] | None = field(default=None, repr=False, compare=False)
     login_link: LoginLink | None = field(default=None, repr=False, compare=False)
 
     def within(self, path: CallPath, run_id: str) -> Origin:

@@ -127,8 +127,8 @@ class Admitting(Layer):
         entry = resolved(call, self._find)
         if self._still is not None:
             self._still(entry, call)
-        if (note := call.origin.on_admitted) is not None:
-            note(entry.tool.id)
+        if (used := call.origin.used_tools) is not None:
+            used.add(entry.tool.id)
         known = call.resolution
         if not isinstance(known, Resolution) or known.find != self._find:
             call.resolution = known = Resolution(self._find, entry)

@@ -95,8 +95,8 @@ class GatedByPolicy(Gated):
             entry = None
         if entry is not None and type(call.args) is not RefusedArgs and self._allows(entry, call.origin.caller):
             call.resolution = None
-            if (note := call.origin.on_admitted) is not None:
-                note(entry.tool.id)
+            if (used := call.origin.used_tools) is not None:
+                used.add(entry.tool.id)
             return entry
         call.resolution = Resolution(self._find, entry)
         return None

@@ -447,6 +447,7 @@ class ToolServer:
             async with run.line.open(ctx):
                 wants_progress = takes_task or _wants_progress(ctx)
                 begun = run.record.begin
+                job = noting(job, run.tools)
                 run.begin(self._work(job, requester, ask, run.line, wants_progress, answer, begun, logins))
                 return await self._advance(run, ctx, params.name, requester)
         return await self._at_once(ctx, requester, job, is_one=self._dispatcher.is_one(params.name))
@@ -500,7 +501,7 @@ class ToolServer:
             answer = client_answerer(ctx, timeout, None)
             work = work_of(ctx)
             begun = work.begin if work is not None and self._kept_results is not None else None
-            job = noting(job, work.note) if work is not None else job
+            job = noting(job, work.tools if work is not None else set())
             return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, begun, logins)
 
     async def _answer(
@@ -522,7 +523,7 @@ class ToolServer:
         ask = run.ask if can_elicit(ctx) else None
         answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
         async with run.line.open(ctx):
-            logins, begun = self._login_ask(requester), run.record.begin
+            logins, begun, job = self._login_ask(requester), run.record.begin, noting(job, run.tools)
             run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, begun, logins))
             return await self._replied(run)
 
@@ -583,7 +584,7 @@ class ToolServer:
             how = How(str(kept.get("version")), run.durable)
             args = kept.get("args") or {}
             job = self._metered(task.tool, args, self._dispatcher.job(task.tool, args, how))
-            reply = job(origin, run.line.progress)
+            reply = noting(job, run.tools)(origin, run.line.progress)
             if self._kept_results is None or not origin.caller.id:
                 return await reply
             return await self._kept_results.after(reply, origin)
@@ -609,7 +610,7 @@ class ToolServer:
             run.make_durable(durable)
         ttl = params.task.ttl / 1000 if params.task is not None and params.task.ttl is not None else None
         ask, logins = run.ask if can_elicit(ctx) else None, self._login_ask(requester)
-        run.begin(self._work(job, requester, ask, run.line, True, logins=logins))
+        run.begin(self._work(noting(job, run.tools), requester, ask, run.line, True, logins=logins))
         announced = await self._tasks.adopt(run, params.name, requester, ttl, self._kept(run, ctx, requester))
         assert run.task is not None
         if announced is None:

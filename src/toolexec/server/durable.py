@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar, cast
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
 from toolexec.code.types import CodeResult, EventCallback
-from toolexec.durable.journal import Wait
-from toolexec.errors import RunBusyError, RunError, RunWaitingError, ToolExecError
+from toolexec.durable.journal import CallRecord, Wait
+from toolexec.durable.waits import RUN_TOOLS
+from toolexec.errors import Outcome, RunBusyError, RunError, RunWaitingError, ToolExecError
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.facade import Exec
 from toolexec.exec.run_results import RunResult
@@ -21,6 +22,7 @@ from toolexec.exec.skills import durable_skill, skill_failure
 from toolexec.model.approval_text import request_from
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.origin import current_origin
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible, visible_json, visible_line
 from toolexec.run.types import Result
@@ -97,6 +99,9 @@ class DurableCall:
             self.lost = error.code == "run_not_found"
             raise
         self._look_at(result.error)
+        if (used := current_origin().used_tools) is not None:  # calls of other processes, and of before, among them
+            calls = await self._ex.runs.calls(self.run_id)
+            used.update(call.tool for call in calls if call.tool not in RUN_TOOLS and _was_made(call))
         return result
 
     def _look_at(self, error: BaseException | None) -> None:
@@ -134,6 +139,13 @@ class DurableCall:
                     await self._ex.runs.delete(self.run_id)
                     return
                 await asyncio.sleep(0.05)
+
+
+def _was_made(call: CallRecord) -> bool:
+    """Return whether it is the call of a tool, and not a question, and something can have come of it."""
+    ended = call.outcome or {}
+    error = ended.get("raised") or ended.get("error") or {}
+    return bool(call.definition) and Outcome.read(error.get("outcome")) is not Outcome.NOT_SENT
 
 
 def _nothing() -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+
+from mcp_types import INTERNAL_ERROR
 
 from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller, Origin, acting
+from toolexec.server.callers import RequestContext, Requester
+from toolexec.server.kept_streams import work_of
 from toolexec.server.metering import Job
+from toolexec.server.tasks import StoredTask
 from toolexec.server.tools.starting import settle
 
-__all__ = ["AnswerRights", "ChecksAnswers", "noting"]
+__all__ = ["DENIED", "AnswerRights", "ChecksAnswers", "cut_off", "noting"]
+
+DENIED: Final = (
+    "this call is over, but a tool that its answer came of is denied to you now, or is gone; nothing was run again"
+)
+"""What is said in place of an answer that its caller may not have any more."""
 
 
 class AnswerRights:
@@ -35,6 +45,17 @@ class AnswerRights:
                     return False
             return True
 
+    async def task(self, task: StoredTask, ctx: RequestContext) -> StoredTask:
+        """Return a task as the caller of *ctx* may have it now: as one that failed where it may not have the result.
+        What the request is answered with comes of the same tools."""
+        if not task.tools:
+            return task
+        if (work := work_of(ctx)) is not None:
+            work.tools.update(task.tools)
+        if await self.allows(Requester.of(ctx).caller, task.tools):
+            return task
+        return replace(task, status="failed", message=DENIED, outcome=cut_off(DENIED, "denied"))
+
     def _hidden(self, tools: Collection[str]) -> frozenset[str]:
         index, _ = self._ex.visible()
         return frozenset(tool_id for tool_id in tools if index.find(tool_id) is None)
@@ -47,11 +68,17 @@ class ChecksAnswers(Protocol):
     answer_rights: AnswerRights
 
 
-def noting(job: Job, note: Callable[[str], None]) -> Job:
-    """Return *job*, of which *note* gets the IDs of the tools that its answer comes of."""
+def cut_off(message: str, outcome: str) -> JSONDict:
+    """Return the error that a call is answered with whose answer is not given; *outcome* says why."""
+    data = {"reason": "cut_off", "outcome": outcome, "retryable": outcome == "not_run"}
+    return {"code": INTERNAL_ERROR, "message": message, "data": data}
+
+
+def noting(job: Job, tools: set[str]) -> Job:
+    """Return *job*, of which *tools* gets the IDs of those that its answer comes of."""
 
     async def noted(origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
-        with acting(replace(origin, on_admitted=note)) as known:
+        with acting(replace(origin, used_tools=tools)) as known:
             return await job(known, on_progress)
 
     return noted

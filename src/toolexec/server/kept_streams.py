@@ -201,14 +201,13 @@ class KeptStreams:
 
 
 class Work(Protocol):
-    """A call whose answer may be asked for again, as who makes it sees it."""
+    """A call whose answer may be asked for again, as who makes it sees it. `tools` are those that it comes of; see
+    `Origin.used_tools`."""
+
+    tools: set[str]
 
     def begin(self) -> Awaitable[None] | None:
         """Keep, before it is done, that something is done for it; see `Origin.on_effect`."""
-        ...
-
-    def note(self, tool_id: str) -> None:
-        """Keep which tool its answer comes of; see `Origin.on_admitted`."""
         ...
 
 

@@ -15,7 +15,7 @@ from toolexec.model.call import Progress
 from toolexec.model.origin import Approver, Caller
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
-from toolexec.server.durable import DurableCall, words_of
+from toolexec.server.durable import words_of
 from toolexec.server.suspended import SuspendedRun
 from toolexec.server.tasks import StoredTask, TaskOutcome
 
@@ -48,6 +48,7 @@ class LiveTask:
         before = self._seen
         if self.outcome is not None:
             status, message, data = self.outcome.status, self.outcome.message, self.outcome.data
+            before = replace(before, tools=self.outcome.tools)
         else:
             durable = self.run.durable
             if durable is not None and not durable.has_looked:
@@ -82,8 +83,9 @@ class LiveTask:
         await self.run.stop()
 
 
-def outcome_of(work: asyncio.Task[Any], durable: DurableCall | None) -> TaskOutcome:
-    """Return how work ended that nothing has stopped."""
+def outcome_of(work: asyncio.Task[Any], run: SuspendedRun) -> TaskOutcome:
+    """Return how the work of *run* ended that nothing has stopped."""
+    durable, tools = run.durable, frozenset(run.tools)
     if durable is not None and durable.cancelled:
         return TaskOutcome("cancelled", "its run was cancelled")
     if durable is not None and durable.lost:
@@ -93,9 +95,9 @@ def outcome_of(work: asyncio.Task[Any], durable: DurableCall | None) -> TaskOutc
         return TaskOutcome("cancelled", "the server stopped it")
     error = work.exception()
     if error is None:
-        return TaskOutcome("completed", "", work.result())
+        return TaskOutcome("completed", "", work.result(), tools)
     if isinstance(error, MCPError):
-        return TaskOutcome("failed", error.message, error.error.model_dump(exclude_none=True))
+        return TaskOutcome("failed", error.message, error.error.model_dump(exclude_none=True), tools)
     logger.error("the work of a task failed inside of the server", exc_info=error)
     return TaskOutcome("failed", "internal error", {"code": INTERNAL_ERROR, "message": "internal error"})
 

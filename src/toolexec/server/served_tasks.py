@@ -55,6 +55,7 @@ from toolexec.server.callers import (
 )
 from toolexec.server.durable import DurableCall, questions_of, send_answer
 from toolexec.server.elicitation import handshake_approver, put_to_client, question
+from toolexec.server.kept_answers import AnswerRights
 from toolexec.server.live_tasks import LEFT, LiveTask, outcome_of
 from toolexec.server.settings import ServeSettings
 from toolexec.server.shared_tasks import SharedTasks
@@ -93,6 +94,7 @@ class ServedTasks:
         self._is_gone = is_gone
         self.settings = settings.tasks
         self._ex = ex
+        self._rights = AnswerRights(ex)
         self._runs = runs
         self._resume = resume
         self._patience = settings.approval_timeout
@@ -312,7 +314,7 @@ class ServedTasks:
             task = found.task if found is not None else None
         if task is None:
             raise MCPError(code=INVALID_PARAMS, message="task not found, or it has expired")
-        return self._now(task)
+        return await self._rights.task(self._now(task), ctx)
 
     # -- questions of durable runs ------------------------------------------------------------------------------
 
@@ -430,7 +432,7 @@ class ServedTasks:
                 self.store.release(live.task.id)
             self._live.pop(live.task.id, None)
             return
-        live.outcome = live.outcome or outcome_of(live.work, live.run.durable)
+        live.outcome = live.outcome or outcome_of(live.work, live.run)
         if live.shared is not None and self._shared is not None and not live.is_finishing:
             live.is_finishing = True
             finishing = asyncio.create_task(self._finish(self._shared, live.shared, live.task, live.outcome))

@@ -106,10 +106,11 @@ class SharedTasks:
     async def finish(self, task: StoredTask, outcome: TaskOutcome) -> None:
         """Keep how a task of this server ended; that it was taken for interrupted does not count. Raises StateError,
         and ConfigurationError."""
-        data: JSONDict = {"data": outcome.data}
+        tools: JSONDict = {"tools": [*outcome.tools]}
+        data: JSONDict = {**tools, "data": outcome.data}
         if len(text := json.dumps(outcome.data)) > _LONGEST:
             await self._results.write(task.id, ("task", task.owner), text.encode(), _left(task))
-            data = {"kept": True}
+            data = {**tools, "kept": True}
 
         def change(facts: JSONDict) -> bool:
             status, message = outcome.status, outcome.message
@@ -143,7 +144,7 @@ class SharedTasks:
             whole = await self._results.read(task_id, ("task", owner))
             found = json.loads(whole) if whole is not None else {"code": _INTERNAL_ERROR, "message": _GONE}
             about |= {} if whole is not None else {"status": "failed", "message": _GONE}
-        task = StoredTask(id=task_id, owner=owner, outcome=found, **about)
+        task = StoredTask(id=task_id, owner=owner, outcome=found, tools=outcome.get("tools", ()), **about)
         return SharedTask(task, {} if outcome else facts["asks"], facts["answers"], facts["stop"])
 
     async def stop(self, task: StoredTask) -> None:

@@ -47,7 +47,8 @@ class SuspendedRun:
     """One call: its work, and what it waits for. `line` carries its messages; `ask` is how the work asks.
 
     One that has become a task has `patience`: how long, in seconds, each of its questions stays open. One that another
-    server has left has `answers` already, by what they are about. `record` is what outlives this server.
+    server has left has `answers` already, by what they are about. `record` is what outlives this server. `tools` are
+    those that its reply comes of, by ID.
     """
 
     def __init__(self, runs: SuspendedRuns, owner: str, digest: str, source: str = "") -> None:
@@ -63,6 +64,7 @@ class SuspendedRun:
         self.patience: float | None = None
         self.durable: DurableCall | None = None
         self.answers: dict[str, list[ApprovalAnswer]] = {}
+        self.tools: set[str] = set()
         self._runs = runs
         self.record = runs.kept.call(self.id, owner, digest)
         self._asked = 0

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -58,7 +58,7 @@ class StoredTask:
     anonymous one, `session` the conversation that it was made in, `source` whom limits count for. `created` and
     `updated` are seconds since 1970, and `ttl` is how long after `created`, in seconds, it is kept. `run` is there
     where it is the durable run of the same ID, and has what its reply is made with. `outcome` is the reply of a
-    completed one, and the JSON-RPC error of a failed one.
+    completed one, and the JSON-RPC error of a failed one; `tools` are those that it came of, by ID.
     """
 
     id: str
@@ -73,6 +73,7 @@ class StoredTask:
     ttl: float = 0.0
     run: JSONDict | None = None
     outcome: JSONDict | None = None
+    tools: Collection[str] = ()
 
     @property
     def is_over(self) -> bool:
@@ -87,14 +88,15 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """How a task ended: its final status, what to say of it, and its reply or error."""
+    """How a task ended: its final status, what to say of it, its reply or error, and the tools that this came of."""
 
     status: Literal["completed", "failed", "cancelled"]
     message: str = ""
     data: JSONDict | None = None
+    tools: Collection[str] = ()
 
 
-_NAMES: Final = tuple(field.name for field in fields(StoredTask))
+_NAMES: Final = tuple(field.name for field in fields(StoredTask))[:-1]  # what it came of is kept with its outcome
 _COLUMNS: Final = ", ".join(_NAMES)
 
 
@@ -194,7 +196,7 @@ class TaskStore:
 
         An outcome that is larger than one caller's tasks may be is not kept; the task has failed then.
         """
-        text = json.dumps(outcome.data)
+        text = json.dumps([outcome.data, [*outcome.tools]] if outcome.tools else outcome.data)
         if len(text) > self.settings.max_bytes_per_caller:
             why = f"it ran, but its result is too large to be kept: {len(text):,} bytes of JSON"
             outcome = TaskOutcome("failed", why, {"code": _INTERNAL_ERROR, "message": why})
@@ -357,4 +359,6 @@ def _task(row: tuple[Any, ...]) -> StoredTask:
     facts = dict(zip(_NAMES, row, strict=True))
     for name in ("run", "outcome"):
         facts[name] = json.loads(facts[name]) if facts[name] is not None else None
+    if isinstance(facts["outcome"], list):
+        facts["outcome"], facts["tools"] = facts["outcome"]
     return StoredTask(**facts)

@@ -124,10 +124,6 @@ class Stream:
             if self._kept is not None and not self.is_over:
                 await self._kept.mark(self.call, begun=self._is_begun)
 
-    def note(self, tool_id: str) -> None:
-        """Keep which tool the answer comes of; any thread may call this."""
-        self.tools.add(tool_id)
-
     def begin(self) -> Awaitable[None] | None:
         """Keep, before it is done, that something is done for the call, where others know of it; any thread may call
         this.

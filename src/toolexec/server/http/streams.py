@@ -24,7 +24,7 @@ from toolexec.server.http.asked import Asked, HandIn, reply_in
 from toolexec.server.http.event_ids import EventID, request_id
 from toolexec.server.http.replies import header, refuse
 from toolexec.server.http.stream import Ended, SessionLog, Stream
-from toolexec.server.kept_answers import ChecksAnswers
+from toolexec.server.kept_answers import DENIED, ChecksAnswers, cut_off
 from toolexec.server.kept_streams import BEAT, WORK, CallName, KeepsStreams, KeptEvents, KeptStreams, Standing
 
 __all__ = ["RETRY_MS", "Streams"]
@@ -36,13 +36,11 @@ _LONG: Final = 0.5  # a call that takes so many seconds is known to other server
 _NOTICES: Final = 30
 _NOTICE_BYTES: Final = 32 << 10
 _PRIMED: Final = "2025-11-25"  # from here on the SDK announces a stream to clients before its first event
-_INTERNAL_ERROR: Final = -32603
 _MEANINGS: Final[dict[Standing, str]] = {
     "not_run": "the server that had this call has ended before anything was done for it; call it again",
     "unknown": "the server that had this call has ended, or its answer is not there; what it did is unknown, and "
     "nothing was run again",
-    "denied": "this call is over, but a tool that its answer came of is denied to you now, or is gone; nothing was run "
-    "again",
+    "denied": DENIED,
     "over": "this call is over, but its answer was too long to be kept, or too old; nothing was run again",
 }
 _SENTINEL: Final = SessionLog("")
@@ -322,8 +320,7 @@ class Streams(EventStore):
 
     async def _say(self, last: EventID, standing: Standing, send: EventCallback) -> None:
         """Answer a call with how it stands."""
-        data = {"reason": "cut_off", "outcome": standing, "retryable": standing == "not_run"}
-        error = {"code": _INTERNAL_ERROR, "message": _MEANINGS[standing], "data": data}
+        error = cut_off(_MEANINGS[standing], standing)
         await send(
             self._message(EventID(last.server, last.number + 1, last.request), {"id": last.request, "error": error})
         )

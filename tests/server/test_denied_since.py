@@ -1,0 +1,70 @@
+"""`toolexec serve` as a process: answers that it has kept, and callers to whom what they came of is denied since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from tests.server.harness import ERAS
+from tests.server.office import Office, key
+from tests.server.task_clients import OVER, TaskClient
+from tests.server.test_tasks_restart import caller
+from tests.waiting import until
+
+pytestmark = pytest.mark.full
+TASKS = '[tasks]\nmode = "always"\n'
+DENY = '[[policy.rules]]\neffect = "deny"\ntools = ["office:{}"]\ncallers = "ann"\n'
+PROGRAM = "return tools.office.sign()"
+SLEEPS = "tools.run('run:sleep', {'seconds': 0.1})\nreturn tools.office.sign()"
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    """An office without settings."""
+    return Office(tmp_path)
+
+
+async def answer(ann: TaskClient, task_id: str) -> str:
+    """Return what is answered to a caller who asks for a result: the result, or how the call stands."""
+    if ann.modern:
+        task = await ann.until(task_id, *OVER)
+        return str(task["result"]) if task["status"] == "completed" else task["error"]["data"]["outcome"]
+    try:
+        return str(await ann.result(task_id))
+    except MCPError as error:
+        data: Any = error.error.data
+        return data["outcome"]
+
+
+async def is_denied(office: Office, url: str, tool: str) -> bool:
+    """Return whether the server has taken over the rule that forbids a tool."""
+    text = (await office.call(url, "ann's", f"office:{tool}")).text
+    return "policy_denied" in text or "tool_not_found" in text
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("durable", [False, True], ids=["plain", "durable"])
+async def test_tasks(office: Office, durable: bool, era: str) -> None:
+    """A task gives no result that came of a tool which has been denied to its caller since, called by itself or by a
+    program, at the same process or the next one; it does once the tool is allowed again."""
+    settings = [TASKS + ("durable = true\n" if durable else ""), key("ann")]
+    office.set(*settings)
+    calls = [("run_tool", {"tool_id": "office:sign"})]
+    calls += [("execute_code", {"language": "python", "code": code}) for code in (PROGRAM, SLEEPS)[: 1 + durable]]
+    with office.serve() as url:
+        async with caller(url, era, "ann's") as ann:
+            tasks = [(await ann.call(*call))["taskId"] for call in calls]
+            before = [await answer(ann, task) for task in tasks]
+            assert all("signed" in each for each in before)
+            office.set(*settings, DENY.format("sign"))
+            await until(lambda: is_denied(office, url, "sign"), pause=0.1)
+            assert [await answer(ann, task) for task in tasks] == ["denied"] * len(tasks)
+    with office.serve() as url:
+        async with caller(url, era, "ann's") as ann:
+            assert [await answer(ann, task) for task in tasks] == ["denied"] * len(tasks)
+    office.set(*settings)
+    with office.serve() as url:
+        async with caller(url, era, "ann's") as ann:
+            assert [await answer(ann, task) for task in tasks] == before
