@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from tests.server.harness import ERAS
 from tests.server.office import Office, key
 from tests.server.task_clients import OVER, TaskClient
+from tests.server.test_restart import caller as client
 from tests.server.test_tasks_restart import caller
 from tests.waiting import until
 
@@ -68,3 +69,31 @@ async def test_tasks(office: Office, durable: bool, era: str) -> None:
     with office.serve() as url:
         async with caller(url, era, "ann's") as ann:
             assert [await answer(ann, task) for task in tasks] == before
+
+
+async def test_results_read_by_handle(office: Office) -> None:
+    """A result that was too long for a reply is not read any more once a tool that it came of is denied to its caller,
+    at the same process or the next one; it is once the tool is allowed again."""
+    office.set(key("ann"))
+    program = "return [tools.office.files(), tools.office.sign()]"
+    with office.serve() as url:
+        async with client(url, "ann's") as ann:
+            made = await ann.call_tool("execute_code", {"language": "python", "code": program})
+            assert made.structured_content is not None
+            handle = made.structured_content["value"]["handle"]
+            assert "file 0" in await page(ann, handle)
+            office.set(key("ann"), DENY.format("files"))
+            await until(lambda: is_denied(office, url, "files"), pause=0.1)
+            assert "policy_denied" in await page(ann, handle)
+    with office.serve() as url:
+        async with client(url, "ann's") as ann:
+            assert "policy_denied" in await page(ann, handle)
+    office.set(key("ann"))
+    with office.serve() as url:
+        async with client(url, "ann's") as ann:
+            assert "file 0" in await page(ann, handle)
+
+
+async def page(ann: Any, handle: str) -> str:
+    result = await ann.call_tool("read_result", {"handle": handle, "path": "[0]"})
+    return str(result)

@@ -6,6 +6,7 @@ import base64
 import json
 import random
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ async def file(tmp_path: Path) -> Any:
     store = FileState(tmp_path / "server.db")
     yield store
     await store.aclose()
+
+
+async def test_the_tools_of_a_result(file: FileState) -> None:
+    """Another server knows which tools a result came of, as its caller only, and has the same value."""
+    here, there = Worker(file), Worker(file)
+    origin = replace(ANN, used_tools={"t:one", "t:two"})
+    values = {await here.give(value, origin): value for value in ("x\0y" * 1000, ["z"], 7)}
+    for handle, value in values.items():
+        await there.kept.find(handle, ANN)
+        for each in (here, there):
+            assert each.memory.tools(handle, ANN) == {"t:one", "t:two"}
+            assert each.memory.tools(handle, BOB) == frozenset()
+        pages = [each.memory.read(handle, ANN, as_json=True).value for each in (here, there)]
+        assert pages[0] == pages[1]
+        assert pages[0][:500] in json.dumps(value, separators=(",", ":"))
 
 
 def noise(chance: random.Random, size: int) -> str:

@@ -24,6 +24,7 @@ from toolexec.run.tokens import VALUES, TokenCounter, estimated
 __all__ = ["ResultStore", "Shown", "owner_of"]
 
 _Owner: TypeAlias = tuple[str, ...]
+_BETWEEN: Final = b"\0"  # JSON has none
 _MARGIN: Final = 0.9
 """Of what fits by the mean of the whole: an outline has more tokens to the byte than most values."""
 
@@ -46,6 +47,7 @@ class _Kept:
     owner: _Owner
     data: bytes
     used: float
+    tools: frozenset[str]
 
 
 @checked("ResultStore")
@@ -166,6 +168,12 @@ class ResultStore(ResultSettings):
             return find_places(part, path, grep, offset, limit, room)
         return page_of(part, path, offset, limit, room, as_json=as_json)
 
+    def tools(self, handle: str, origin: Origin) -> frozenset[str]:
+        """Return the IDs of the tools that what *origin* can read under *handle* came of, where its `used_tools` said
+        it."""
+        kept = self._find(handle, origin)
+        return kept.tools if kept is not None else frozenset()
+
     # -- for who keeps it elsewhere, too ------------------------------------------------------------------------
 
     def note_new(self) -> None:
@@ -174,12 +182,12 @@ class ResultStore(ResultSettings):
             self._new = set() if self._new is None else self._new
 
     def new(self, origin: Origin) -> dict[str, bytes]:
-        """Return, by handle, the JSON of what is kept for *origin* and was not `noted` yet."""
+        """Return, by handle, the record of what is kept for *origin* and was not `noted` yet."""
         if not self._new:
             return {}
         owner = owner_of(origin)
         with self._lock:
-            return {handle: kept.data for handle in self._new if (kept := self._kept[handle]).owner == owner}
+            return {handle: _record(kept) for handle in self._new if (kept := self._kept[handle]).owner == owner}
 
     def is_new(self, handle: str) -> bool:
         """Return whether a value is kept that was not `noted` yet."""
@@ -192,17 +200,18 @@ class ResultStore(ResultSettings):
                 self._new.discard(handle)
 
     def data(self, handle: str, origin: Origin) -> bytes | None:
-        """Return the JSON of what *origin* can read under this handle, which counts as a use; None for nothing."""
+        """Return the record of what *origin* can read under this handle, which counts as a use; None for nothing."""
         kept = self._find(handle, origin)
-        return kept.data if kept is not None else None
+        return _record(kept) if kept is not None else None
 
     def adopt(self, handle: str, origin: Origin, data: bytes) -> None:
-        """Keep the JSON of a value that was kept elsewhere under this handle, for *origin*; another one that has the
+        """Keep the record of a value that was kept elsewhere under this handle, for *origin*; another one that has the
         handle stays."""
+        tools, _, value = data.rpartition(_BETWEEN)
         with self._lock:
             self._drop_expired()
             if handle not in self._kept and len(data) <= self.max_kept_bytes:
-                self._put(handle, origin, data)
+                self._put(handle, origin, value, frozenset(json.loads(tools or b"[]")))
 
     # -- what is kept -------------------------------------------------------------------------------------------
 
@@ -235,11 +244,11 @@ class ResultStore(ResultSettings):
             self._drop_expired()
             if self._new is not None:
                 self._new.add(handle)
-            self._put(handle, origin, data)
+            self._put(handle, origin, data, frozenset(origin.used_tools or ()))
         return handle
 
-    def _put(self, handle: str, origin: Origin, data: bytes) -> None:
-        self._kept[handle] = _Kept(owner_of(origin), data, self.clock())
+    def _put(self, handle: str, origin: Origin, data: bytes, tools: frozenset[str]) -> None:
+        self._kept[handle] = _Kept(owner_of(origin), data, self.clock(), tools)
         self._total += len(data)
         while len(self._kept) > self.max_kept or self._total > self.max_kept_bytes:
             self._drop(self._least_missed(handle))
@@ -267,6 +276,11 @@ class ResultStore(ResultSettings):
             self._new.discard(handle)
         if self._decoded[0] == handle:
             self._decoded = ("", None)
+
+
+def _record(kept: _Kept) -> bytes:
+    """Return what `ResultStore.adopt` takes: the JSON of a value, after the IDs of the tools that it came of."""
+    return b"".join((json.dumps(sorted(kept.tools)).encode(), _BETWEEN, kept.data)) if kept.tools else kept.data
 
 
 def owner_of(origin: Origin) -> _Owner:

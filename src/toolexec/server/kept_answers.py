@@ -8,6 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from mcp_types import INTERNAL_ERROR
 
+from toolexec.errors import PolicyError
 from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
@@ -24,6 +25,8 @@ DENIED: Final = (
     "this call is over, but a tool that its answer came of is denied to you now, or is gone; nothing was run again"
 )
 """What is said in place of an answer that its caller may not have any more."""
+
+_NOT_READ: Final = "a tool that this result came of is denied to you now, or is gone"
 
 
 class AnswerRights:
@@ -55,6 +58,13 @@ class AnswerRights:
         if await self.allows(Requester.of(ctx).caller, task.tools):
             return task
         return replace(task, status="failed", message=DENIED, outcome=cut_off(DENIED, "denied"))
+
+    async def check_result(self, tools: Collection[str], origin: Origin) -> None:
+        """Raise PolicyError where *origin* may not read a result that came of these tools. Its answer comes of them."""
+        if origin.used_tools is not None:
+            origin.used_tools.update(tools)
+        if tools and not await self.allows(origin.caller, tools):
+            raise PolicyError(_NOT_READ, op="policy", details={"outcome": "denied"})
 
     def _hidden(self, tools: Collection[str]) -> frozenset[str]:
         index, _ = self._ex.visible()

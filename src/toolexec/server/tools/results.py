@@ -8,6 +8,7 @@ from typing import Final
 from toolexec.model.json_value import JSONDict
 from toolexec.run.framing import framed, note
 from toolexec.run.reading import READ_ARGUMENTS
+from toolexec.server.kept_answers import AnswerRights
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import unlisted
 
@@ -42,6 +43,7 @@ async def _read(call: MetaCall) -> MetaReply:
     handle = args.pop("handle")
     if call.kept is not None:
         await call.kept.find(handle, call.origin)
+    await AnswerRights(call.ex).check_result(call.results.tools(handle, call.origin), call.origin)
     # A large value takes a while to decode and search, and others are served by this thread.
     page = await asyncio.to_thread(call.results.read, handle, call.origin, **args)
     if page.kind != "text":
