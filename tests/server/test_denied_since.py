@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 from tests.server.harness import ERAS
+from tests.server.http.links import settled
 from tests.server.office import Office, key
 from tests.server.task_clients import OVER, TaskClient
 from tests.server.test_restart import caller as client
+from tests.server.test_streams_restart import at, outcome
 from tests.server.test_tasks_restart import caller
 from tests.waiting import until
 
@@ -19,6 +21,8 @@ TASKS = '[tasks]\nmode = "always"\n'
 DENY = '[[policy.rules]]\neffect = "deny"\ntools = ["office:{}"]\ncallers = "ann"\n'
 PROGRAM = "return tools.office.sign()"
 SLEEPS = "tools.run('run:sleep', {'seconds': 0.1})\nreturn tools.office.sign()"
+
+WAITS = "signed = tools.office.sign()\ntools.run('run:signal', {'name': 'go'})\nreturn signed"
 
 
 @pytest.fixture
@@ -69,6 +73,51 @@ async def test_tasks(office: Office, durable: bool, era: str) -> None:
     with office.serve() as url:
         async with caller(url, era, "ann's") as ann:
             assert [await answer(ann, task) for task in tasks] == before
+
+
+async def test_a_run_that_an_earlier_process_began(office: Office) -> None:
+    """A task of a durable run gives no result that came of a tool which an earlier process has called for it, and which
+    is denied to its caller since."""
+    durable = TASKS + "durable = true\n"
+    office.set(durable, key("ann"))
+    with office.serve() as url:
+        async with caller(url, "auto", "ann's") as ann:
+            task_id = (await ann.call("execute_code", {"language": "python", "code": WAITS}))["taskId"]
+            await until(lambda: office.task(task_id).message)
+    office.command("runs", "signal", task_id, "go")
+    with office.serve() as url:
+        async with caller(url, "auto", "ann's") as ann:
+            assert "signed" in await answer(ann, task_id)
+            office.set(durable, key("ann"), DENY.format("sign"))
+            await until(lambda: is_denied(office, url, "sign"), pause=0.1)
+            assert await answer(ann, task_id) == "denied"
+
+
+async def test_a_stream_of_a_result(office: Office) -> None:
+    """A client that has lost its connection while it waited for the result of a task, and comes back to that stream,
+    gets no result that came of a tool which is denied to it by now, at the same process or the next one; it does once
+    the tool is allowed again."""
+    office.set(TASKS, key("ann"))
+    with office.serve() as url:
+        link = at(url)
+        session = await link.open()
+        params = {"name": "run_tool", "arguments": {"tool_id": "office:wait"}, "task": {}}
+        async with link.called(session, 11, params) as announced:
+            *_, (_, message) = [event async for event in announced]
+        task_id = message["result"]["task"]["taskId"]
+        async with link.called(session, 12, {"taskId": task_id}, "tasks/result") as waiting:
+            last, _ = await anext(waiting)
+            await until(lambda: "waited" in office.done)
+        office.go()
+        await settled(office.state / "server.db", "result")
+        office.set(TASKS, key("ann"), DENY.format('sign", "office:wait'))
+        await until(lambda: is_denied(office, url, "sign"), pause=0.1)
+        assert await outcome(link, session, last) == "denied"
+    with office.serve() as url:
+        assert await outcome(at(url), session, last) == "denied"
+    office.set(TASKS, key("ann"))
+    with office.serve() as url:
+        assert await outcome(at(url), session, last) == "waited"
 
 
 async def test_results_read_by_handle(office: Office) -> None:

@@ -70,10 +70,10 @@ class Link:
 
     @asynccontextmanager
     async def called(
-        self, session: dict[str, str], request: int | str = 7, params: Any = PAY
+        self, session: dict[str, str], request: int | str = 7, params: Any = PAY, method: str = "tools/call"
     ) -> AsyncIterator[AsyncIterator[Any]]:
         """Call `shop:pay`; its events come out of what the block gets, and at its end the client is gone."""
-        message = {"jsonrpc": "2.0", "id": request, "method": "tools/call", "params": params}
+        message = {"jsonrpc": "2.0", "id": request, "method": method, "params": params}
         async with httpx2.AsyncClient(timeout=20, verify=False) as client:
             headers = {**JSON_HEADERS, **session}
             async with client.stream("POST", self.server.url, json=message, headers=headers) as answer:
