@@ -15,8 +15,11 @@ from toolexec import Exec
 from toolexec.errors import CodeTimeoutError, SandboxFailedError
 from toolexec.exec.code import CodeSession
 from toolexec.exec.options import SecurityProfile
+from toolexec.runtime import sessions
+from toolexec.runtime.containers import guest as containers_guest
 from toolexec.runtime.outcome import Ending, judge
 from toolexec.runtime.sessions import Stop
+from toolexec.runtime.unsafe_host import guest as unsafe_host_guest
 from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +66,14 @@ async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
         place = Place(maker("bubblewrap", request)(), "standard")
     async with place.ex:
         yield place
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give programs that obey an interrupt the time that they need on a busy machine; obstinate ones never do."""
+    if "obstinate" not in request.node.name:
+        for module in (sessions, containers_guest, unsafe_host_guest):
+            monkeypatch.setattr(module, "GRACE", 20.0)
 
 
 @asynccontextmanager
