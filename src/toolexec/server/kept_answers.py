@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final, Protocol, runtime_checkable
-
-from mcp_types import INTERNAL_ERROR
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from toolexec.errors import PolicyError
 from toolexec.exec.facade import Exec
 from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller, Origin, acting
-from toolexec.server.callers import RequestContext, Requester
-from toolexec.server.kept_streams import work_of
-from toolexec.server.metering import Job
-from toolexec.server.tasks import StoredTask
 from toolexec.server.tools.starting import settle
+
+if TYPE_CHECKING:
+    from toolexec.server.metering import Job
 
 __all__ = ["DENIED", "AnswerRights", "ChecksAnswers", "cut_off", "noting"]
 
@@ -26,6 +23,7 @@ DENIED: Final = (
 )
 """What is said in place of an answer that its caller may not have any more."""
 
+_INTERNAL_ERROR: Final = -32603  # of JSON-RPC
 _NOT_READ: Final = "a tool that this result came of is denied to you now, or is gone"
 
 
@@ -47,17 +45,6 @@ class AnswerRights:
                 if not await self._ex.resources.shows(tool_id):
                     return False
             return True
-
-    async def task(self, task: StoredTask, ctx: RequestContext) -> StoredTask:
-        """Return a task as the caller of *ctx* may have it now: as one that failed where it may not have the result.
-        What the request is answered with comes of the same tools."""
-        if not task.tools:
-            return task
-        if (work := work_of(ctx)) is not None:
-            work.tools.update(task.tools)
-        if await self.allows(Requester.of(ctx).caller, task.tools):
-            return task
-        return replace(task, status="failed", message=DENIED, outcome=cut_off(DENIED, "denied"))
 
     async def check_result(self, tools: Collection[str], origin: Origin) -> None:
         """Raise PolicyError where *origin* may not read a result that came of these tools. Its answer comes of them."""
@@ -81,7 +68,7 @@ class ChecksAnswers(Protocol):
 def cut_off(message: str, outcome: str) -> JSONDict:
     """Return the error that a call is answered with whose answer is not given; *outcome* says why."""
     data = {"reason": "cut_off", "outcome": outcome, "retryable": outcome == "not_run"}
-    return {"code": INTERNAL_ERROR, "message": message, "data": data}
+    return {"code": _INTERNAL_ERROR, "message": message, "data": data}
 
 
 def noting(job: Job, tools: set[str]) -> Job:

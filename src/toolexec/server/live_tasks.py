@@ -15,11 +15,14 @@ from toolexec.model.call import Progress
 from toolexec.model.origin import Approver, Caller
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
+from toolexec.server.callers import RequestContext, Requester
 from toolexec.server.durable import words_of
+from toolexec.server.kept_answers import DENIED, AnswerRights, cut_off
+from toolexec.server.kept_streams import work_of
 from toolexec.server.suspended import SuspendedRun
 from toolexec.server.tasks import StoredTask, TaskOutcome
 
-__all__ = ["LEFT", "LiveTask", "outcome_of"]
+__all__ = ["LEFT", "LiveTask", "outcome_of", "permitted"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 LEFT: Final = TaskOutcome("cancelled", "the API key of its caller was taken out or has expired: no one can answer it")
@@ -100,6 +103,18 @@ def outcome_of(work: asyncio.Task[Any], run: SuspendedRun) -> TaskOutcome:
         return TaskOutcome("failed", error.message, error.error.model_dump(exclude_none=True), tools)
     logger.error("the work of a task failed inside of the server", exc_info=error)
     return TaskOutcome("failed", "internal error", {"code": INTERNAL_ERROR, "message": "internal error"})
+
+
+async def permitted(task: StoredTask, ctx: RequestContext, rights: AnswerRights) -> StoredTask:
+    """Return a task as the caller of *ctx* may have it now: as one that failed where it may not have the result. What
+    the request is answered with comes of the same tools."""
+    if not task.tools:
+        return task
+    if (work := work_of(ctx)) is not None:
+        work.tools.update(task.tools)
+    if await rights.allows(Requester.of(ctx).caller, task.tools):
+        return task
+    return replace(task, status="failed", message=DENIED, outcome=cut_off(DENIED, "denied"))
 
 
 def _in_words(progress: Progress | None) -> str:

@@ -56,7 +56,7 @@ from toolexec.server.callers import (
 from toolexec.server.durable import DurableCall, questions_of, send_answer
 from toolexec.server.elicitation import handshake_approver, put_to_client, question
 from toolexec.server.kept_answers import AnswerRights
-from toolexec.server.live_tasks import LEFT, LiveTask, outcome_of
+from toolexec.server.live_tasks import LEFT, LiveTask, outcome_of, permitted
 from toolexec.server.settings import ServeSettings
 from toolexec.server.shared_tasks import SharedTasks
 from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
@@ -314,7 +314,7 @@ class ServedTasks:
             task = found.task if found is not None else None
         if task is None:
             raise MCPError(code=INVALID_PARAMS, message="task not found, or it has expired")
-        return await self._rights.task(self._now(task), ctx)
+        return await permitted(self._now(task), ctx, self._rights)
 
     # -- questions of durable runs ------------------------------------------------------------------------------
 
