@@ -21,8 +21,10 @@ from toolexec.containers import (
 )
 from toolexec.errors import SandboxDeniedError, SandboxUnavailableError
 from toolexec.machines import Resources
-from toolexec.sandbox import ContainerConfig, ContainerSpec, Limits, LimitsEnforced
+from toolexec.sandbox import ContainerConfig, ContainerSpec, Exit, Limits, LimitsEnforced
+from toolexec_containers.docker.api import DockerAPI
 from toolexec_containers.docker.checks import enforced, not_started, problem
+from toolexec_containers.docker.container import DockerContainer
 from toolexec_containers.docker.host import DockerHost
 from toolexec_containers.docker.images import login_for
 from toolexec_containers.docker.spec import create_body
@@ -247,3 +249,30 @@ def test_the_login_of_the_hub_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert login_for(parse_reference("py"), tmp_path) == {"auth": "hub"}
     assert login_for(parse_reference("r.io/py"), tmp_path) == {"auth": "own"}
     assert login_for(parse_reference("other.io/py"), tmp_path) is None
+
+
+class _LateDaemon(DockerAPI):
+    """A daemon that says from the third time on, when it is asked, that a container had no memory left."""
+
+    asked = 0
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    async def wait(self, name: str) -> int:
+        """Return how the container has ended."""
+        return self.code
+
+    async def inspect(self, name: str) -> Any:
+        """Return the state of the container."""
+        self.asked += 1
+        return {"State": {"OOMKilled": self.asked > 2}}
+
+
+@pytest.mark.anyio
+async def test_a_daemon_that_learns_late_why_a_container_was_killed() -> None:
+    """A container that was killed is asked about again, one that has ended by itself is not."""
+    for code, asked in ((137, 3), (1, 1)):
+        daemon = _LateDaemon(code)
+        assert await DockerContainer(daemon, set()).wait() == Exit(code=code, oom=code == 137)
+        assert daemon.asked == asked

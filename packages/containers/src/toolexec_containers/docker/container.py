@@ -9,7 +9,7 @@ import secrets
 from typing import Final
 
 from toolexec.containers import DaemonContainer, JSONObject, kill_members, now_of_boot, open_member, uncut
-from toolexec.machines import to_the_end
+from toolexec.machines import pauses, to_the_end
 from toolexec.sandbox import Exit
 from toolexec_containers.docker.api import REMOVAL, DockerAPI
 from toolexec_containers.docker.attach import AttachedStream
@@ -24,6 +24,9 @@ _GIVE_UP: Final = 0.5
 """How many seconds one that has hung up may take to remove a container."""
 _REMOVE: Final = REMOVAL
 _LAST_WORDS: Final = 1.0
+_KILLED: Final = 137
+_LOOKS: Final = 5
+"""How often a daemon is asked whether a killed container had no memory left, within a third of a second."""
 
 
 class DockerContainer(DaemonContainer):
@@ -102,13 +105,25 @@ class DockerContainer(DaemonContainer):
         lost = ""
         try:
             code = await self._api.wait(self.id)
-            state: JSONObject = (await self._api.inspect(self.id))["State"]
-            oom = bool(state.get("OOMKilled"))
+            oom = await self._ran_out(code)
         except Exception as error:
             self._lost = isinstance(error, OSError)
             if self._closing is None:
                 lost = why_lost(error, self._api.host)
         self._end(Exit(code=code, oom=oom, lost=lost))
+
+    async def _ran_out(self, code: int) -> bool:
+        """Return whether it was killed for its memory: the daemon gets to know that by an event of its own, which may
+        come after that of the end on a busy machine. So it is asked again about one that was killed."""
+        waits = pauses(0.02, 0.16)
+        for left in reversed(range(_LOOKS if code == _KILLED else 1)):
+            state: JSONObject = (await self._api.inspect(self.id))["State"]
+            if state.get("OOMKilled"):
+                return True
+            if not left or self._closing is not None:
+                break
+            await asyncio.sleep(next(waits))
+        return False
 
     async def cpu_seconds(self) -> float | None:
         """Implement `Container.cpu_seconds`."""
