@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PARTS",
     "RECORDED",
+    "AsksApprovers",
     "CallsOthers",
     "ChoosesTools",
     "Find",
@@ -43,6 +44,7 @@ __all__ = [
     "HidesByState",
     "HidesTheSame",
     "HidesTools",
+    "KeepsOutcomes",
 ]
 
 _MAX_VIEWS: Final = 64
