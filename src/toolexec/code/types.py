@@ -210,14 +210,14 @@ class ExecuteRequest:
                 )
         if not _maps_names_to(bytes, self.files):
             raise InvalidRequestError("files must map relative paths to bytes")
-        if self.files:
-            check_names(self.files)
         for what, strings in (("a file", self.files), ("an argument", self.args)):
             for each in strings:
                 if isinstance(each, str) and ("\0" in each or has_surrogate(each)):
                     raise InvalidRequestError(
                         f"{what} cannot be {each[:100]!r}: no program can get a NUL or half a character there"
                     )
+        if self.files:
+            check_names(self.files)
         return self
 
     def given(self, **changes: Any) -> Self:
