@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import re
@@ -99,6 +100,18 @@ def names_in(own: OwnDatabase, *add: str) -> str:
         for name in add:
             database.execute("INSERT INTO names VALUES (?)", (name,))
         return " ".join(row[0] for row in database.execute("SELECT name FROM names ORDER BY name"))
+
+
+def test_a_file_system_that_makes_files_by_opening_them_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database is made there, too, for its owner alone."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "mknod", refuse, raising=False)
+    path = tmp_path / "a.db"
+    open_database(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_link_to_nothing_leads_to_a_file_of_its_owner(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def _make(path: Path) -> None:
     """Make an empty file for its owner alone. Raises FileExistsError, and OSError where it cannot be made."""
     try:
         os.mknod(path, 0o600)
-    except (AttributeError, PermissionError):  # of other systems than Linux, or of the directory
+    except FileExistsError:
+        raise
+    except (AttributeError, OSError):  # of other systems than Linux, of some file systems, or of the directory
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
