@@ -100,15 +100,13 @@ async def _recorded(
 async def _beside(built: Built, command: list[str]) -> int:
     """Serve the tools on loopback until the agent has ended; return its exit code."""
     from toolexec.server.app import ToolServer
-    from toolexec.server.auth import ApiKey, AuthSettings, LiveKeys
+    from toolexec.server.auth import ApiKey, AuthSettings
     from toolexec.server.auth.credentials import hash_key, new_key
     from toolexec.server.http import serve_http
 
     key = new_key()
     settings = built.serve
     auth = AuthSettings(api_keys=(ApiKey(id="recorded-agent", sha256=hash_key(key)),))
-    if built.gate is not None:  # its only caller is the agent, whose key is not one of the settings
-        built.gate.present = LiveKeys(auth).present
     http = replace(settings.http, host="127.0.0.1", port=0, tls_cert="", tls_key="", behind_proxy=False)
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
     server = ToolServer(built.ex, replace(settings, http=http, auth=auth), results=built.results)

@@ -31,9 +31,18 @@ from toolexec.server.http.settings import HttpSettings
 from toolexec.server.logins.links import LoginLinks
 from toolexec.server.pauses import watch_loop
 
-__all__ = ["HasLowlevel", "serve_http"]
+__all__ = ["HasLowlevel", "TakesKeys", "serve_http"]
 
 _FARTHER = 1.0
+
+
+@runtime_checkable
+class TakesKeys(Protocol):
+    """A server whose calls depend on what its callers may do at that moment, such as a `ToolServer`."""
+
+    def take_keys(self, keys: LiveKeys) -> None:
+        """Have calls of callers whom *keys* let in be made."""
+        ...
 
 
 @runtime_checkable
@@ -118,6 +127,9 @@ async def serve_http(
     certificates that cannot be used.
     """
     lowlevel = server.lowlevel if isinstance(server, HasLowlevel) else server
+    if keys is None and isinstance(server, TakesKeys):  # else who gave them has told the gate of them
+        keys = LiveKeys(auth)
+        server.take_keys(keys)
     app = build_app(lowlevel, http, auth, health=health, metrics=metrics, keys=keys, meter=meter, logins=logins)
     listener = _Listener(_config(app, http, metrics), http, Seats(http.max_connections, proven=auth.on))
     failure: Exception | None = None
