@@ -35,8 +35,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 _BEAT: Final = 1.0
 """How often a run's owner looks whether it is cancelled, where that costs nothing."""
 
-_GRACE: Final = 1.0
-"""How long a program that diverged has to fail at the line where it is."""
+_GRACE: Final = 5.0
+"""How long a program that diverged has to fail at the line where it is: a second was too short on a busy machine."""
 
 
 _PATIENCE: Final = 5.0
