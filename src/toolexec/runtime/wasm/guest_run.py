@@ -200,8 +200,6 @@ def time_and_chance(
     start = request.now if request.now is not None or clock else 0.0
     try:
         made = make_clock(start)
-        if calls is not None and calls.keeps_time and request.now is not None:
-            made = recorded_clock(request.now, calls)
-        return made, make_random(request.seed)
+        return recorded_clock(request, calls) or made, make_random(request.seed)
     except ConfigurationError as error:
         raise InvalidRequestError(str(error), details=error.details) from error

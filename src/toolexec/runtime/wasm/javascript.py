@@ -26,6 +26,7 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONObject, has_surrogate
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import HostCalls, result_payload
+from toolexec.runtime.protocol.recorded_calls import host_calls
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.files import MemoryFiles
@@ -214,7 +215,7 @@ class JavaScriptLanguage:
         assert request.gateway is not None
         disk = request.limits.disk_bytes
         files = ScriptFiles(request.files, min(disk, self.config.disk_bytes) if disk else self.config.disk_bytes)
-        calls = HostCalls(RequestServer(request.gateway), request.output, ends)
+        calls = host_calls(RequestServer(request.gateway), request.output, ends)
         guest, instance = self._prepare(loaded, request, calls)
 
         def _stop() -> None:

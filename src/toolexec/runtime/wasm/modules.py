@@ -18,6 +18,7 @@ from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.model.json_value import JSONObject
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import HostCalls
+from toolexec.runtime.protocol.recorded_calls import host_calls
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm import module_tools, preview1
 from toolexec.runtime.wasm.config import WasmConfig
@@ -130,7 +131,7 @@ class ModuleLanguage:
         if request.files:
             raise InvalidRequestError("a raw module has no files; give it what it needs as args, env or stdin")
         assert request.gateway is not None
-        calls = HostCalls(RequestServer(request.gateway), request.output, ends)
+        calls = host_calls(RequestServer(request.gateway), request.output, ends)
         run = self._prepare(request, pages, calls)
 
         def _stop() -> None:

@@ -147,8 +147,8 @@ class PythonLanguage:
             settings = self.settings(request)
             if probe is not None:
                 _install(probe, instance, settings, run)
-            if keeps_time and request.now is not None:
-                settings = replace(settings, clock=recorded_clock(request.now, run.gateway))
+            if (clock := recorded_clock(request, run.gateway)) is not None:
+                settings = replace(settings, clock=clock)
             instance.prepare(settings, run.gateway, PythonOutput(request.output))
             return instance
 

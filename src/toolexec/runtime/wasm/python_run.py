@@ -24,6 +24,7 @@ from toolexec.run.large import walked
 from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, Stopped
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.protocol.recorded_calls import host_calls
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.runs import ALARMS
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceStopped, Starts
@@ -73,7 +74,7 @@ class PythonRun:
         starts: Starts | None,
     ) -> None:
         self._starts = starts
-        self.gateway: HostCalls = HostCalls(server, output, ends, helpers)
+        self.gateway: HostCalls = host_calls(server, output, ends, helpers)
         self.left_behind = False
         """Whether the guest did not end in time and is on its own now."""
         self._ends = ends

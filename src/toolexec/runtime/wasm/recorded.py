@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from toolexec.runtime.protocol.recorded_calls import RecordedCalls
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.guest import STEP_NANOSECONDS, VirtualClock
 
@@ -51,12 +52,13 @@ class SessionClock(RecordedClock):
 
     def __init__(self, start: float) -> None:
         super().__init__(start, self._sleep_in_run)
-        self._calls: HostCalls | None = None
+        self._calls: RecordedCalls | None = None
 
     def begin(self, request: ExecuteRequest, calls: HostCalls) -> None:
         """Go on to the time at which a program begins, whose sleeps *calls* records."""
-        self._calls = calls
-        calls.clock = self
+        if isinstance(calls, RecordedCalls):
+            self._calls = calls
+            calls.clock = self
         if request.now is not None:
             self.skip_to(round(request.now * _SECOND) - self._start)
 
@@ -72,8 +74,10 @@ def session_clock(request: ExecuteRequest) -> SessionClock | None:
     return SessionClock(request.now)
 
 
-def recorded_clock(start: float, calls: HostCalls) -> RecordedClock:
-    """Return the clock of a program that began at *start*, whose timers *calls* records as steps of its run."""
-    clock = RecordedClock(start, calls.sleep)
+def recorded_clock(request: ExecuteRequest, calls: HostCalls | None) -> RecordedClock | None:
+    """Return the clock of a program whose timers *calls* records as steps of its run; None for any other program."""
+    if not isinstance(calls, RecordedCalls) or not calls.keeps_time or request.now is None:
+        return None
+    clock = RecordedClock(request.now, calls.sleep)
     calls.clock = clock
     return clock

@@ -32,6 +32,7 @@ from toolexec.runtime import guest
 from toolexec.runtime.base import Availability, ExecuteRequest
 from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
+from toolexec.runtime.protocol.recorded_calls import host_calls
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.cache import default_directory
 from toolexec.runtime.wasm.config import WasmConfig
@@ -262,7 +263,7 @@ class ScienceLanguage:
         assert request.gateway is not None
         started = monotonic()
         ends = started + request.seconds
-        calls = HostCalls(RequestServer(request.gateway), request.output, ends)
+        calls = host_calls(RequestServer(request.gateway), request.output, ends)
         program = _Program(request, calls, files, codes)
 
         def _stop() -> None:
