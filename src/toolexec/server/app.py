@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from toolexec.errors.extras import extra_needed
-from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.model.json_value import JSONDict
 
 with extra_needed("serve", "serving over MCP"):
     import anyio
@@ -28,13 +27,10 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
     DiscoverResult,
     EmptyResult,
-    InputRequiredResult,
-    InputResponseRequestParams,
     NotificationParams,
     PaginatedRequestParams,
     RequestParams,
@@ -52,16 +48,12 @@ from toolexec.discovery.preparing import Prepares
 from toolexec.discovery.view import browsable
 from toolexec.errors import (
     ConfigurationError,
-    ContextBudgetError,
     InvalidCursorError,
     ToolExecError,
 )
 from toolexec.exec.facade import Exec
 from toolexec.exec.resource_tools import LIST_RESOURCES
-from toolexec.exec.run_data import origin_from_json, origin_to_json
-from toolexec.model.call import ProgressCallback
-from toolexec.model.origin import Approver, Caller, Origin, acting
-from toolexec.model.questions import ClientAnswerer
+from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.settings import checked
 from toolexec.net.hosts import origin_of
 from toolexec.run.layers.budget import kept_results
@@ -70,36 +62,23 @@ from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.callers import (
     RequestContext,
     Requester,
-    asks_for_task,
-    can_be_asked,
-    can_elicit,
-    connection_of,
-    is_modern,
-    offers_tasks,
 )
+from toolexec.server.calls import ServedCalls
 from toolexec.server.changes import ChangeNotices
-from toolexec.server.dispatching import Dispatcher, How
-from toolexec.server.durable import DurableCall
-from toolexec.server.elicitation import handshake_approver
+from toolexec.server.dispatching import Dispatcher
 from toolexec.server.instructions import instructions
-from toolexec.server.kept_answers import AnswerRights, noting
-from toolexec.server.kept_calls import KeptCalls
+from toolexec.server.kept_answers import AnswerRights
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.kept_sessions import KeptSessions
-from toolexec.server.kept_streams import KeptStreams, work_of
-from toolexec.server.logins.asking import LoginAsk, takes_links
+from toolexec.server.kept_streams import KeptStreams
 from toolexec.server.logins.links import LoginLinks
-from toolexec.server.logs import Line, set_log_level
+from toolexec.server.logs import set_log_level
 from toolexec.server.lowlevel import Lowlevel, announce_task
-from toolexec.server.metering import Job, count_list, count_reply
+from toolexec.server.metering import count_list
 from toolexec.server.offers import OFFER_HINTS, ServedOffers
-from toolexec.server.questions import Ask, client_answerer
-from toolexec.server.replies import failure
-from toolexec.server.served_tasks import ServedTasks
 from toolexec.server.server_state import ServerState
 from toolexec.server.settings import ServeSettings
-from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
-from toolexec.server.tasks import StoredTask, TaskStore, new_task_id
+from toolexec.server.tasks import TaskStore
 from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.catalogue import meta_tools, unlisted_tools
 
@@ -107,7 +86,6 @@ __all__ = ["ToolServer"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _NAMESPACES = 60
-_NOTED = "toolexec.session_noted"
 _META_TTL_MS = 300_000
 _AUTO_WAIT = 2.0  # clients wait for the first list, so a few slow backends hold it up no longer
 _HEAD_START = 0.1  # the first answer comes before the backends' processes; a call that needs one starts it by itself
@@ -161,13 +139,20 @@ class ToolServer:
         self.logins: LoginLinks | None = LoginLinks(ex.backends, own) if not endpoint else None
         """The logins that callers make themselves, at a page of this server; None until an endpoint is served."""
         self._seal = CursorSeal()
-        kept = KeptCalls(self.state.store, endpoint)
-        self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
-        shared = self.state.tasks(self._kept_results)
         self.keys: LiveKeys | None = None
         """The API keys of its callers, where they may be taken out: then no task waits for one who had such a key."""
-        self._tasks = ServedTasks(settings, ex, self._suspended, self._resume, shared, self._is_gone)
-        self._offers = ServedOffers(ex, settings.page_size, self._answer)
+        self._calls = ServedCalls(
+            ex,
+            settings,
+            self._dispatcher,
+            self.state,
+            self._kept_results,
+            logins=lambda: self.logins,
+            is_gone=self._is_gone,
+            first_tools=self._first_tools,
+        )
+        self._tasks = self._calls.tasks
+        self._offers = ServedOffers(ex, settings.page_size, self._calls.answer)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.watching.watchers)
         self._stop_watching: list[Callable[[], None]] = []
         self._has_resource_tools = False
@@ -266,8 +251,7 @@ class ToolServer:
         self._changes.stop()
         await self._offers.watching.aclose()
         self._listen.close()
-        await self._tasks.aclose()
-        await self._suspended.aclose()
+        await self._calls.aclose()
         await self.state.aclose()
         if self._starting is not None:
             self._starting.cancel()
@@ -311,7 +295,7 @@ class ToolServer:
         server.add_request_handler("server/discover", RequestParams, self._discover)
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
         server.add_request_handler("tools/list", PaginatedRequestParams, self._list)
-        server.add_request_handler("tools/call", CallToolRequestParams, self._call)
+        server.add_request_handler("tools/call", CallToolRequestParams, self._calls.call)
         self._offers.serve(server)
         if settings.list_changed:
             server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
@@ -419,250 +403,6 @@ class ToolServer:
             if left > 0:
                 await asyncio.wait([starting], timeout=left)
 
-    # -- tools/call ---------------------------------------------------------------------------------------------
-
-    async def _call(self, ctx: RequestContext, params: CallToolRequestParams) -> JSONDict | InputRequiredResult:
-        requester = Requester.of(ctx)
-        self._note_session(ctx, requester)
-        args: JSONObject = params.arguments if params.arguments is not None else {}
-        left = None
-        if params.request_state is not None:
-            run = await self._resumed(params, requester, digest_of(params.name, args))
-            if run.task is not None:
-                async with run.line.open(ctx):
-                    return await self._advance(run, ctx, params.name, requester)
-            left = run  # by another server: it is made from its beginning
-        if not self._dispatcher.has(params.name):
-            await self._first_tools()
-        wants_task = self.settings.tasks.mode != "never" and asks_for_task(ctx, params.task)
-        takes_task = self._task_after(ctx) is not None
-        with acting(requester.origin(None)):
-            durable = self._durable(params.name, args) if not left and (wants_task or takes_task) else None
-            how = How(ctx.protocol_version, durable, requester.idempotency_key(ctx))
-            job = self._metered(params.name, args, self._dispatcher.job(params.name, args, how))
-        if wants_task and left is None:
-            return await self._begin_task(job, ctx, params, requester, durable)
-        if left is not None or (is_modern(ctx) and (can_be_asked(ctx) or takes_task)):
-            run = left or self._suspendable(requester, params.name, args)
-            if durable is not None:
-                run.make_durable(durable)
-            ask = run.ask if can_elicit(ctx) else None
-            answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
-            logins = self._login_ask(requester)
-            if logins is not None and durable is None and takes_links(ctx) and self._dispatcher.is_one(params.name):
-                job = self._with_login(job, logins, run.ask_client)
-            async with run.line.open(ctx):
-                wants_progress = takes_task or _wants_progress(ctx)
-                begun = run.record.begin
-                job = noting(job, run.tools)
-                run.begin(self._work(job, requester, ask, run.line, wants_progress, answer, begun, logins))
-                return await self._advance(run, ctx, params.name, requester)
-        return await self._at_once(ctx, requester, job, is_one=self._dispatcher.is_one(params.name))
-
-    def _login_ask(self, requester: Requester) -> LoginAsk | None:
-        return LoginAsk(self.logins, requester.caller) if self.logins is not None else None
-
-    def _with_login(self, job: Job, logins: LoginAsk, ask: Ask) -> Job:
-        """Return the call, made again after its caller has logged in where it was not made for want of that."""
-
-        async def work(origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
-            reply = await job(origin, on_progress)
-            if not logins.failed(reply) or not await logins.asked(ask, self.settings.approval_timeout):
-                return reply
-            return await job(origin, on_progress)
-
-        return work
-
-    def _note_session(self, ctx: RequestContext, requester: Requester) -> None:
-        """Have backends learn when the session of a connection is over, if they keep anything for it. Calls of the
-        newer era come on no lasting connection: what is kept for their caller ends when it is idle."""
-        if is_modern(ctx):
-            return
-        connection = connection_of(ctx)
-        if not connection.state.get(_NOTED):
-            connection.state[_NOTED] = True
-            connection.exit_stack.callback(self.ex.backends.end_session, requester.session)
-
-    async def _at_once(self, ctx: RequestContext, requester: Requester, job: Job, *, is_one: bool = True) -> JSONDict:
-        """Do a job while its request lasts; its client is asked meanwhile, where that is possible. Where it is *one*
-        call, not made for want of a login, a client that opens links gets an error with them."""
-        logins = self._login_ask(requester)
-        links = logins if is_one and not is_modern(ctx) and takes_links(ctx) else None
-        try:
-            reply = await self._at_once_with(ctx, requester, job, logins)
-        except MCPError:
-            if links is not None and links.wanted:
-                raise links.error(ctx) from None
-            raise
-        if links is not None and links.failed(reply):
-            raise links.error(ctx)
-        return reply
-
-    async def _at_once_with(
-        self, ctx: RequestContext, requester: Requester, job: Job, logins: LoginAsk | None
-    ) -> JSONDict:
-        timeout = self.settings.approval_timeout
-        ask = handshake_approver(ctx, timeout) if can_elicit(ctx) else None
-        line = Line()
-        async with line.open(ctx):
-            answer = client_answerer(ctx, timeout, None)
-            work = work_of(ctx)
-            begun = work.begin if work is not None and self._kept_results is not None else None
-            job = noting(job, work.tools if work is not None else set())
-            return await self._work(job, requester, ask, line, _wants_progress(ctx), answer, begun, logins)
-
-    async def _answer(
-        self, ctx: RequestContext, params: InputResponseRequestParams, what: str, args: JSONObject, job: Job
-    ) -> JSONDict | InputRequiredResult:
-        """Have a job done that is not a call of a tool; see `Answer` in `server/offers.py`."""
-        requester = Requester.of(ctx)
-        self._note_session(ctx, requester)
-        left = None
-        if params.request_state is not None:
-            run = await self._resumed(params, requester, digest_of(what, args))
-            if run.task is not None:
-                async with run.line.open(ctx):
-                    return await self._replied(run)
-            left = run
-        if left is None and not (is_modern(ctx) and can_be_asked(ctx)):
-            return await self._at_once(ctx, requester, job)
-        run = left or self._suspendable(requester, what, args)
-        ask = run.ask if can_elicit(ctx) else None
-        answer = client_answerer(ctx, self.settings.approval_timeout, run.ask_client)
-        async with run.line.open(ctx):
-            logins, begun, job = self._login_ask(requester), run.record.begin, noting(job, run.tools)
-            run.begin(self._work(job, requester, ask, run.line, _wants_progress(ctx), answer, begun, logins))
-            return await self._replied(run)
-
-    def _suspendable(self, requester: Requester, what: str, args: JSONObject) -> SuspendedRun:
-        return SuspendedRun(self._suspended, requester.key, digest_of(what, args), requester.source)
-
-    async def _resumed(self, params: InputResponseRequestParams, requester: Requester, digest: str) -> SuspendedRun:
-        """Return the call that a request goes on with; without work where another server has left it."""
-        state, replies = params.request_state or "", params.input_responses or {}
-        return await self._suspended.resume(state, requester.key, digest, replies, requester.source)
-
-    async def _replied(self, run: SuspendedRun) -> JSONDict | InputRequiredResult:
-        result = await self._suspended.advance(run)
-        if result is None:
-            raise MCPError(code=INTERNAL_ERROR, message="it waits for something; ask again later")
-        return result
-
-    async def _advance(
-        self, run: SuspendedRun, ctx: RequestContext, name: str, requester: Requester
-    ) -> JSONDict | InputRequiredResult:
-        """Return the reply of *run*, its questions, or the task that it becomes."""
-        durable = run.durable
-        announced = None
-        try:
-            result = await self._suspended.advance(run, self._task_after(ctx))
-            if result is None:
-                kept = self._kept(run, ctx, requester)
-                result = announced = await self._tasks.adopt(run, name, requester, kept=kept)
-            if result is None:  # no room for one more task
-                result = await self._suspended.advance(run)
-        finally:
-            if durable is not None and announced is None:
-                with anyio.CancelScope(shield=True):  # the reply is all that there is of it
-                    await durable.forget()
-        if result is None:
-            raise MCPError(code=INTERNAL_ERROR, message="it waits, and no more tasks can be kept; call it again later")
-        return result
-
-    def _durable(self, name: str, args: JSONObject) -> DurableCall | None:
-        """Return the durable run that a call is to be, if it can be one."""
-        if not self.settings.tasks.durable or (kept := self._dispatcher.kept(name, args)) is None:
-            return None
-        return DurableCall(self.ex, new_task_id(), kept=kept)
-
-    def _kept(self, run: SuspendedRun, ctx: RequestContext, requester: Requester) -> JSONDict | None:
-        """Return what the reply of a durable run is made with after a restart."""
-        if run.durable is None:
-            return None
-        origin = origin_to_json(requester.origin(None))
-        return {"args": dict(run.durable.kept), "version": ctx.protocol_version, "origin": origin}
-
-    async def _resume(self, task: StoredTask, run: SuspendedRun) -> JSONDict:
-        """Go on with the durable run of a task that another server has left; return the reply of its call."""
-        assert run.durable is not None
-        kept = task.run or {}
-        origin = run.line.listening(origin_from_json(kept.get("origin") or {}))
-        with acting(origin):
-            how = How(str(kept.get("version")), run.durable)
-            args = kept.get("args") or {}
-            job = self._metered(task.tool, args, self._dispatcher.job(task.tool, args, how))
-            reply = noting(job, run.tools)(origin, run.line.progress)
-            if self._kept_results is None or not origin.caller.id:
-                return await reply
-            return await self._kept_results.after(reply, origin)
-
-    def _task_after(self, ctx: RequestContext) -> float | None:
-        """Return after how many seconds the call of a request becomes a task; None if it does not."""
-        settings = self.settings.tasks
-        if settings.mode == "never" or not offers_tasks(ctx):
-            return None
-        return 0.0 if settings.mode == "always" else settings.after
-
-    async def _begin_task(
-        self,
-        job: Job,
-        ctx: RequestContext,
-        params: CallToolRequestParams,
-        requester: Requester,
-        durable: DurableCall | None,
-    ) -> JSONDict:
-        """Return what announces the task that a client of 2025-11-25 asked for; raises MCPError without room for it."""
-        run = SuspendedRun(self._suspended, requester.key, "", requester.source)
-        if durable is not None:
-            run.make_durable(durable)
-        ttl = params.task.ttl / 1000 if params.task is not None and params.task.ttl is not None else None
-        ask, logins = run.ask if can_elicit(ctx) else None, self._login_ask(requester)
-        run.begin(self._work(noting(job, run.tools), requester, ask, run.line, True, logins=logins))
-        announced = await self._tasks.adopt(run, params.name, requester, ttl, self._kept(run, ctx, requester))
-        assert run.task is not None
-        if announced is None:
-            run.task.cancel()
-            raise MCPError(code=INTERNAL_ERROR, message="no more tasks can be kept; call it without one, or later")
-        self._suspended.keep(run)
-        return self._tasks.for_handshake(announced)
-
-    def _metered(self, name: str, args: JSONObject, job: Job) -> Job:
-        """Return the call with its tokens counted; over a budget of tokens it is not made."""
-        meter = self.ex.meter
-        if not meter.counts:
-            return job
-
-        async def counted(origin: Origin, on_progress: ProgressCallback | None) -> JSONDict:
-            try:
-                meter.check(origin)
-            except ContextBudgetError as error:
-                reply = failure(error, None)
-            else:
-                reply = await job(origin, on_progress)
-            count_reply(meter, origin, self._dispatcher.cause(name), args, reply)
-            return reply
-
-        return counted
-
-    async def _work(
-        self,
-        job: Job,
-        requester: Requester,
-        ask: Approver | None,
-        line: Line,
-        wants_progress: bool,
-        answer: ClientAnswerer | None = None,
-        on_effect: Callable[[], Awaitable[None] | None] | None = None,
-        logins: LoginAsk | None = None,
-    ) -> JSONDict:
-        link = logins.link if logins is not None else None
-        origin = replace(line.listening(requester.origin(ask)), answer=answer, on_effect=on_effect, login_link=link)
-        with acting(origin):
-            reply = job(origin, line.progress if wants_progress else None)
-            if self._kept_results is None or not requester.is_known_again:
-                return await reply
-            return await self._kept_results.after(reply, origin)
-
 
 def _result_store(ex: Exec, settings: ServeSettings) -> ResultStore:
     kept = kept_results(ex.options.own_gate)
@@ -674,7 +414,3 @@ def _result_store(ex: Exec, settings: ServeSettings) -> ResultStore:
             details={"setting": "max_result_bytes"},
         )
     return kept
-
-
-def _wants_progress(ctx: RequestContext) -> bool:
-    return (ctx.meta or {}).get("progress_token") is not None
