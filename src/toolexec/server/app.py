@@ -46,11 +46,7 @@ from toolexec.discovery.index import Index
 from toolexec.discovery.pages import CursorSeal
 from toolexec.discovery.preparing import Prepares
 from toolexec.discovery.view import browsable
-from toolexec.errors import (
-    ConfigurationError,
-    InvalidCursorError,
-    ToolExecError,
-)
+from toolexec.errors import ConfigurationError, InvalidCursorError, ToolExecError
 from toolexec.exec.facade import Exec
 from toolexec.exec.resource_tools import LIST_RESOURCES
 from toolexec.model.origin import Caller, Origin, acting
@@ -59,10 +55,7 @@ from toolexec.net.hosts import origin_of
 from toolexec.run.layers.budget import kept_results
 from toolexec.run.results import ResultStore
 from toolexec.server.auth.live_keys import LiveKeys
-from toolexec.server.callers import (
-    RequestContext,
-    Requester,
-)
+from toolexec.server.callers import RequestContext, Requester
 from toolexec.server.calls import ServedCalls
 from toolexec.server.changes import ChangeNotices
 from toolexec.server.dispatching import Dispatcher
@@ -76,6 +69,7 @@ from toolexec.server.logs import set_log_level
 from toolexec.server.lowlevel import Lowlevel, announce_task
 from toolexec.server.metering import count_list
 from toolexec.server.offers import OFFER_HINTS, ServedOffers
+from toolexec.server.served_tasks import ServedTasks
 from toolexec.server.server_state import ServerState
 from toolexec.server.settings import ServeSettings
 from toolexec.server.tasks import TaskStore
@@ -152,6 +146,7 @@ class ToolServer:
             first_tools=self._first_tools,
         )
         self._tasks = self._calls.tasks
+        self._served_tasks = ServedTasks(settings, ex, self._tasks)
         self._offers = ServedOffers(ex, settings.page_size, self._calls.answer)
         self._changes = ChangeNotices(ex.index, settings.list_changed_debounce, self._offers.watching.watchers)
         self._stop_watching: list[Callable[[], None]] = []
@@ -300,7 +295,7 @@ class ToolServer:
         if settings.list_changed:
             server.add_notification_handler("notifications/initialized", NotificationParams, self._changes.remember)
         if settings.tasks.mode != "never":
-            self._tasks.serve(server)
+            self._served_tasks.serve(server)
             server.middleware.append(announce_task)
             server.makes_tasks = True
         server.middleware.append(self._instruct)
@@ -385,7 +380,7 @@ class ToolServer:
         end = start + self.settings.page_size
         if self.ex.meter.counts:
             count_list(self.ex.meter, requester.origin(None), listed.entries[start:end], first=not start)
-        entries = self._tasks.marked(listed.entries[start:end], ctx)
+        entries = self._served_tasks.marked(listed.entries[start:end], ctx)
         page: JSONDict = {"tools": entries, "resultType": "complete"}
         if end < len(listed.entries):
             page["nextCursor"] = self._seal.make(end, listed.version, question)

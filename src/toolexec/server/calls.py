@@ -39,11 +39,12 @@ from toolexec.server.logs import Line
 from toolexec.server.metering import Job, count_reply
 from toolexec.server.questions import Ask, client_answerer
 from toolexec.server.replies import failure
-from toolexec.server.served_tasks import ServedTasks
 from toolexec.server.server_state import ServerState
 from toolexec.server.settings import ServeSettings
 from toolexec.server.suspended import SuspendedRun, SuspendedRuns, digest_of
+from toolexec.server.task_messages import announced
 from toolexec.server.tasks import StoredTask, new_task_id
+from toolexec.server.tasks_at_work import TasksAtWork
 
 __all__ = ["ServedCalls"]
 
@@ -75,7 +76,7 @@ class ServedCalls:
         self._first_tools = first_tools
         kept = KeptCalls(state.store, state.endpoint)
         self._suspended = SuspendedRuns(settings.suspended_max, settings.approval_timeout, kept)
-        self.tasks: ServedTasks = ServedTasks(
+        self.tasks: TasksAtWork = TasksAtWork(
             settings, ex, self._suspended, self._resume, state.tasks(kept_results), is_gone
         )
         """The calls that have become tasks."""
@@ -294,13 +295,13 @@ class ServedCalls:
         ttl = params.task.ttl / 1000 if params.task is not None and params.task.ttl is not None else None
         origin = _origin(requester, run.line, run.ask if can_elicit(ctx) else None, self._login_ask(requester))
         run.begin(self._work(noting(job, run.tools), requester, origin, run.line, wants_progress=True))
-        announced = await self.tasks.adopt(run, params.name, requester, ttl, self._kept(run, ctx, requester))
+        announcement = await self.tasks.adopt(run, params.name, requester, ttl, self._kept(run, ctx, requester))
         assert run.task is not None
-        if announced is None:
+        if announcement is None:
             run.task.cancel()
             raise MCPError(code=INTERNAL_ERROR, message="no more tasks can be kept; call it without one, or later")
         self._suspended.keep(run)
-        return self.tasks.for_handshake(announced)
+        return announced(announcement)
 
     def _metered(self, name: str, args: JSONObject, job: Job) -> Job:
         """Return the call with its tokens counted; over a budget of tokens it is not made."""

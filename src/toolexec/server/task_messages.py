@@ -24,7 +24,16 @@ from toolexec.model.json_value import JSONDict
 from toolexec.server.callers import TASKS_EXTENSION
 from toolexec.server.tasks import StoredTask
 
-__all__ = ["MARK", "TaskParams", "UpdateTaskParams", "capabilities_with_tasks", "on_wire", "to_handshake", "to_wire"]
+__all__ = [
+    "MARK",
+    "TaskParams",
+    "UpdateTaskParams",
+    "announced",
+    "capabilities_with_tasks",
+    "on_wire",
+    "to_handshake",
+    "to_wire",
+]
 
 MARK: Final = f"toolexec/task-{secrets.token_hex(8)}"
 """The key of `_meta` under which the announcement of a task passes the SDK; a tool cannot know it."""
@@ -77,6 +86,11 @@ def to_handshake(data: JSONDict) -> JSONDict:
     """Return a task, or what announces it, as 2025-11-25 spells it."""
     names = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
     return {names.get(name, name): value for name, value in data.items() if name != "resultType"}
+
+
+def announced(announcement: JSONDict) -> JSONDict:
+    """Return the answer that announces a task to a client of 2025-11-25, as the SDK lets it pass."""
+    return {"content": [], "_meta": {MARK: to_handshake(announcement)}}
 
 
 def _timestamp(seconds: float) -> str:
