@@ -1,4 +1,4 @@
-"""The calls of a server's clients: made while their requests last, suspended while somebody is asked, or as tasks."""
+"""The calls of a server's clients: made while their requests last, suspended while a person is asked, or as tasks."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ class ServedCalls:
 
 
 def _origin(requester: Requester, line: Line, ask: Approver | None, logins: LoginAsk | None) -> Origin:
-    """Return the origin of a call whose client hears by *line* how it gets on."""
+    """Return the origin of a call whose client is notified by *line* of how it gets on."""
     link = logins.link if logins is not None else None
     return replace(line.listening(requester.origin(ask)), login_link=link)
 

@@ -385,7 +385,7 @@ class TestTheEnd:
             gateway = loop.run_until_complete(make())
             thread = threading.Thread(target=call, args=(gateway,))
             thread.start()
-            until_blocking(lambda: len(gateway._bells) == 1)
+            until_blocking(lambda: len(gateway._events) == 1)
             loop.close()
             gateway.stop()
             thread.join(20)

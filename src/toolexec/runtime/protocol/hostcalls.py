@@ -74,9 +74,9 @@ class HostCalls:
         self._pending = 0  # requests whose answers the guest has not received; touched in its thread only
         self._asked_to_cancel: list[str] = []  # by the frame that is being taken
         self._wanted: str | None = None  # what the guest waits for: an ID, or "0" for any answer
-        self._bell = threading.Lock()  # held while there is nothing to receive
-        self._bell.acquire()
-        self._bells: set[threading.Lock] = set()  # each held while a thread waits for something that the loop does
+        self._event = threading.Lock()  # held while there is nothing to receive
+        self._event.acquire()
+        self._events: set[threading.Lock] = set()  # each held while a thread waits for something that the loop does
         self._waking = False
         self._stopped = False
         self.on_first: Callable[[], None] | None = None
@@ -248,14 +248,14 @@ class HostCalls:
                 self._calls.begin_task(key, run())
 
         key = f"!{id(lock)}"  # no request has such an ID
-        self._bells.add(lock)
+        self._events.add(lock)
         try:
             if self._stopped:
                 raise GuestStoppedError
             self._loop.call_soon_threadsafe(begin)
             lock.acquire()
         finally:
-            self._bells.discard(lock)
+            self._events.discard(lock)
         if self._stopped or not outcome:
             raise GuestStoppedError
         return outcome[0]
@@ -281,7 +281,7 @@ class HostCalls:
         return [*self._next_answers(wanted, seconds).values()]
 
     def _received(self, answers: Iterable[str]) -> None:
-        """Take note that the guest receives these answers."""
+        """Count these answers as received by the guest."""
         for message_id in answers:
             self._state.answered(message_id)
             self._pending -= 1
@@ -305,9 +305,9 @@ class HostCalls:
                 self._wanted = wanted
                 self._rests()
             if self._shared:
-                self._shared.recruit(self._bell, left)
+                self._shared.recruit(self._event, left)
             else:
-                self._bell.acquire(timeout=left)  # below 0, without an end
+                self._event.acquire(timeout=left)  # below 0, without an end
 
     # -- what a run that can be made again does besides -----------------------------------------------------------
 
@@ -320,7 +320,7 @@ class HostCalls:
         return False
 
     def _admitted(self, message: Message) -> None:
-        """Take note of a request that the guest has sent."""
+        """Record a request that the guest has sent."""
 
     def _is_there(self, wanted: str) -> bool:
         """Return whether the answer is ready that the guest waits for; with the lock held."""
@@ -331,10 +331,10 @@ class HostCalls:
         return self._wanted is not None and self._wanted in ("0", message_id)
 
     def _rests(self) -> None:
-        """Take note that the guest does nothing until it gets an answer; with the lock held."""
+        """Note that the guest does nothing until it gets an answer; with the lock held."""
 
     def _wakes(self) -> None:
-        """Take note that the guest is about to get an answer that it waits for."""
+        """Note that the guest is about to get an answer that it waits for."""
 
     # -- on the event loop ----------------------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class HostCalls:
         self._ring()
 
     def _ring(self) -> None:
-        _ring(self._bell)
+        _ring(self._event)
 
     def stop(self) -> None:
         """Refuse everything from now on, cancel the calls that are under way, and get the guest out of its wait. From
@@ -372,7 +372,7 @@ class HostCalls:
         with self._lock:
             self._stopped = self._calls.stopped = True
         self._ring()
-        for lock in self._bells.copy():  # the loop may have ended before it got to the call
+        for lock in self._events.copy():  # the loop may have ended before it got to the call
             _ring(lock)
         if _running_loop() is self._loop:
             self._cancel_all()

@@ -230,7 +230,7 @@ class RecordedCalls(HostCalls):
                 self._wanted = "0"
             lost = next((each for each in missing if not self._may_come(each)), "")
             if not lost:
-                self._bell.acquire(timeout=_PATIENCE_SECONDS)
+                self._event.acquire(timeout=_PATIENCE_SECONDS)
         else:
             asked = f"it waits for the answer to {wanted}" if wanted != "0" else "it waits for other answers"
             raise self._deliveries.diverged(lost, asked, f"the answer to {', '.join(group) or 'nothing, in time'}")
@@ -260,7 +260,7 @@ class RecordedCalls(HostCalls):
         return [self._server.refusal(Message("run_tool", each, {}), error) for each in open_requests]
 
     def _received(self, answers: Iterable[str]) -> None:
-        super()._received(each for each in answers if each != self._timer)  # that a timer is over is no answer
+        super()._received(each for each in answers if each != self._timer)  # the end of a timer answers nothing
 
     def _is_there(self, wanted: str) -> bool:
         return super()._is_there(wanted) or self._timer in self._ready

@@ -58,12 +58,12 @@ class SharedCalls:
         self._waiting.extend(calls)
         self._enlist()  # a helper that works already may be about to end
 
-    def recruit(self, bell: threading.Lock, left: float) -> None:
-        """Wait a moment, at most *left* seconds, for *bell*; below 0, *left* has no end. Where the helpers get nowhere
+    def recruit(self, event: threading.Lock, left: float) -> None:
+        """Wait a moment, at most *left* seconds, for *event*; below 0, *left* has no end. Where the helpers get nowhere
         their handlers block, and each call needs a helper of its own."""
         done = self._done
         patience = _PATIENCE_SECONDS if left < 0 else min(left, _PATIENCE_SECONDS)
-        if not bell.acquire(timeout=patience) and self._done - done < _BUSY_CALLS:
+        if not event.acquire(timeout=patience) and self._done - done < _BUSY_CALLS:
             for _ in range(min(len(self._waiting), _MOST_HELPERS)):
                 self._enlist()
 
