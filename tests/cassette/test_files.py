@@ -53,10 +53,12 @@ def test_what_is_written_is_read_back(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1e5", "0x1f", "012", "1:30", "on", "~", "2020-01-01", "=", "<<", ".5", "a: b", "- x"]
+    "text",
+    ["1e5", "0x1f", "012", "1:30", "on", "~", "2020-01-01", "=", "<<", ".5", "a: b", "- x"]
+    + ["\x85", "a\x85b", "a\nb\x85", "\u2028", " \u2029\n", "\r\n", "\ufeff"],
 )
 def test_strings_stay_strings(text: str) -> None:
-    """Strings that YAML may take for another type are written in quotes."""
+    """Strings that YAML may take for another type, or for several lines, come back as they were."""
     assert read_text(write_text({"toolexec_cassette": 1, "x": text}, "x"), "x")["x"] == text
 
 

@@ -17,6 +17,8 @@ _END: Final = "..."
 _MAX_BYTES: Final = 64 << 20
 _MAX_DEPTH: Final = 200
 _WIDTH: Final = 110
+_LINE_ENDS: Final = ("\x85", "\u2028", "\u2029")
+"""Of YAML besides "\\n": outside double quotes a reader may make another one of them."""
 # What the reader takes for a number, beyond what PyYAML itself does: a string like that gets quotes.
 _NUMBER: Final = re.compile(r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)\Z")
 
@@ -98,6 +100,8 @@ def _dumper(yaml: Any) -> Any:
         def represent_string(self, text: str) -> Any:
             lines = "\n" in text and text.isprintable() is False and text.replace("\n", "").isprintable()
             style = "|" if lines and not text.startswith((" ", "\n")) else None
+            if any(end in text for end in _LINE_ENDS):
+                style = '"'
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, Dumper.represent_string)
