@@ -156,6 +156,23 @@ def test_a_failed_sync_stops_the_journal(tmp_path: Path, monkeypatch: pytest.Mon
         assert journal.get("r").owner == ""
 
 
+def test_a_link_leads_to_a_journal(tmp_path: Path) -> None:
+    """A journal named by a link is synced as any other, and its log may not be written by others either."""
+    real, link = tmp_path / "disk" / "real.db", tmp_path / "runs.db"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    with SQLiteJournal(link) as journal:
+        journal.create(_run("a"))
+        until_blocking(lambda: journal._flusher._log >= 0 or journal._flusher.error)
+        journal.create(_run("b"))
+    assert journal._flusher.error is None
+    log = Path(f"{real}-wal")
+    log.touch()
+    log.chmod(0o666)
+    with pytest.raises(JournalError, match="other users may write to it"):
+        SQLiteJournal(link)
+
+
 def test_records_are_synced_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many records share a sync of the log, and the last ones are synced at the end."""
     synced: list[int] = []

@@ -113,8 +113,9 @@ class SQLiteJournal(QueuedSQLJournal):
         self._database.close(self._flusher.close)
 
     def _connect(self) -> sqlite3.Connection:
-        self._flusher = Flusher(self.path, sync=self._sync == "batch")
-        database = open_database(self.path, timeout=_PATIENCE)
+        path = self.path.resolve()  # beside what a link leads to is the log
+        self._flusher = Flusher(path, sync=self._sync == "batch")
+        database = open_database(path, timeout=_PATIENCE)
         try:
             self._prepare(database, each=self._sync == "each")
         except BaseException:

@@ -33,8 +33,9 @@ def open_database(path: Path | None, *, timeout: float = 2.0) -> sqlite3.Connect
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Nothing here opens the file: to close it would free all locks that SQLite holds on it in this process (POSIX), and
     # another process would then remove the log that is in use.
+    path = path.resolve()  # SQLite keeps its logs beside what a link leads to
     with suppress(FileExistsError):
-        _make(path.resolve())  # of a link what it leads to
+        _make(path)
     for name in (str(path), f"{path}-wal", f"{path}-journal"):
         with suppress(FileNotFoundError):
             _require_ours(name, Path(name).stat())
