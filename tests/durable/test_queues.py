@@ -255,6 +255,9 @@ REFUSED: dict[str, Callable[[Exec], Awaitable[Any]]] = {
         ({"workflow": "return 1", "on_error": "go on"}, "on_error"),
         ({"chain": STEPS, "on_error": "go on"}, "on_error .*must be one of"),
         ({"chain": STEPS, "dry_run": 1}, "dry_run"),
+        ({"chain": [Step("fx:note", {"n": {"$ref": "later.n"}})]}, "'later.n' refers to no step"),
+        ({"chain": [Step("fx:note", name="a"), Step("fx:note", name="a")]}, "the name 'a' is taken"),
+        ({"chain": [Step("fx:note", {"n": 1}, retries=2)]}, "never retried"),
     ],
 )
 @pytest.mark.parametrize("way", ["queue", "schedule", "at once"])
@@ -533,6 +536,9 @@ async def test_another_schedule_of_the_name_is_refused(journal: SQLiteJournal) -
             await ex.schedules.add("other", every=60.0, chain=STEPS, queue="x")
         with pytest.raises(ConfigurationError, match="the name of a schedule"):
             await ex.schedules.add("", every=60.0, chain=STEPS)
+        for seconds in ("0 0 7 * * 1", "0 7 * * 1 0"):
+            with pytest.raises(ConfigurationError, match="has 6 fields, and a line of cron has 5"):
+                await ex.schedules.add("other", cron=seconds, chain=STEPS)
 
 
 def test_the_blocking_twins(journal: SQLiteJournal, clock: Clock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,3 +198,13 @@ def test_the_blocking_form_has_it_too() -> None:
     with trip.ex.sync as ex:
         result = ex.run_chain([*BOOKED, Step("trip:fail")], on_error="undo")
     assert len(result.undone) == 2
+
+
+async def test_a_wait_needs_no_undoing(tmp_path: Path) -> None:
+    """A wait of a durable chain has done nothing, so it is not among what could not be undone."""
+    async with Exec(journal=tmp_path / "runs.db", linger=0.01) as ex:
+        ex.add(lambda: None, "t:done")
+        ex.add(lambda: 1 / 0, "t:fail")
+        steps = [Step("t:done"), Step("run:sleep", {"seconds": 0}), Step("t:fail")]
+        result = await ex.run_chain(steps, durable="trip", on_error="undo")
+    assert [each.tool_id for each in result.undone] == ["t:done"]

@@ -13,7 +13,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["Due", "Missed", "Schedule", "Timing", "firing_id"]
+__all__ = ["Due", "Missed", "Schedule", "Timing", "check_fields", "firing_id"]
 
 Missed: TypeAlias = Literal["once", "all", "skip"]
 """What becomes of times that passed while nothing looked: the latest makes a run (`once`), each of them does, up to a
@@ -21,6 +21,7 @@ number (`all`), or none that is more than a minute late (`skip`)."""
 GRACE: Final = 60.0
 _COUNTED: Final = 1000
 _LEAST: Final = 1.0
+_FIELDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,17 @@ class Schedule:
     fired: int = 0
     missed: int = 0
     late: int = 0
+
+
+def check_fields(cron: str) -> None:
+    """Raise ConfigurationError for a line of cron that has seconds, or a year: which of six fields is which differs
+    from one cron to the next. A schedule that a journal has already keeps the meaning that it was taken with."""
+    fields = len(cron.split())
+    if fields != _FIELDS:
+        raise ConfigurationError(
+            f"{cron!r} has {fields} fields, and a line of cron has {_FIELDS}; write minute, hour, day, month and "
+            "weekday, as in '0 7 * * 1-5', or every=, in seconds, for more than once a minute"
+        )
 
 
 def firing_id(name: str, moment: float) -> str:

@@ -14,9 +14,10 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import current_origin
 from toolexec.run.admission import admit_durable
 from toolexec.run.run_request import RunRequest
-from toolexec.run.steps import refuse_excess
+from toolexec.run.steps import check_chain
 
 if TYPE_CHECKING:
+    from toolexec.discovery.index import Index
     from toolexec.exec.options import Options
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
@@ -27,8 +28,9 @@ __all__ = ["Programs"]
 class Programs:
     """Makes programs for the caller of the moment, by the gate of the options."""
 
-    def __init__(self, options: Options, runner: Runner, code: Callable[[], CodeRuns]) -> None:
+    def __init__(self, options: Options, index: Index, runner: Runner, code: Callable[[], CodeRuns]) -> None:
         self._options = options
+        self._index = index
         self._runner = runner
         self._code = code
 
@@ -37,7 +39,8 @@ class Programs:
         chain = steps_of(steps, self._options.max_timeout)
         check_ways(on_error, dry_run=dry_run)
         settings: JSONDict = {"on_error": on_error, "dry_run": dry_run}
-        await refuse_excess(self._runner, chain, current_origin().within("chain", ""))  # of which nothing is written
+        origin = current_origin().within("chain", "")
+        await check_chain(self._runner, self._index, chain, origin)  # of what it raises for nothing is written
         approved = await self.admit(lambda: asked_chain(chain, current_origin()))
         return Program.here("chain", steps_to_text(chain), settings, approved=approved)
 

@@ -83,7 +83,7 @@ class DurableRuns(JournalAccess):
         self._sources = sources
         self._runner = runner
         self._code = code
-        self.programs: Programs = Programs(options, runner, code)
+        self.programs: Programs = Programs(options, scope.index, runner, code)
         self.followers: Followers = Followers(self)
 
     @property

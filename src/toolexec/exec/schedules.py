@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Unpack
 
 import toolexec.durable.clock as host_clock
-from toolexec.durable.schedules import Missed, Schedule, Timing, firing_id
+from toolexec.durable.schedules import Missed, Schedule, Timing, check_fields, firing_id
 from toolexec.errors import ConfigurationError, JournalError, RunError
 from toolexec.exec.program import MAX_ID, Program
 from toolexec.exec.queued import ProgramSettings, check_priority, find_queue, program_of
@@ -70,6 +70,8 @@ class Schedules:
         check_priority(priority)
         limits = find_queue(queue, durable) if queue else None
         timing = Timing(cron=cron, tz=tz, every=every, missed=missed, most=most)
+        if cron:
+            check_fields(cron)
         made = await program_of("schedules.add", durable, program)
         kept = made.to_dict() | {"queue": queue, "priority": priority}
         due = timing.first(first_second())

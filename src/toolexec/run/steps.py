@@ -23,7 +23,7 @@ from toolexec.model.tree_size import has_many, is_flat
 from toolexec.run.chain import notify, run_step
 from toolexec.run.large import MAX_STEPS, Budget, is_small, off_loop, walked
 from toolexec.run.references import check_references, resolve_references
-from toolexec.run.repeating import is_repeatable, retry_after
+from toolexec.run.repeating import is_of_runs, is_repeatable, retry_after
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 
@@ -31,6 +31,7 @@ __all__ = [
     "ChainResult",
     "Step",
     "Unknown",
+    "check_chain",
     "execute_chain",
     "read_chain_steps",
     "refuse_excess",
@@ -40,7 +41,6 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
-_DURABLE: Final = "run:"
 _OTHERS: Final = ("stop_on_error", "name", "timeout", "retries", "retry_pause")
 _SPELLINGS: Final = {
     "tool": "tool_id",
@@ -191,7 +191,7 @@ def unknown_step(index: Index, steps: Sequence[Step], visible: Index) -> Unknown
     which no index has.
     """
     for number, step in enumerate(steps):
-        if number and index.find(step.tool_id) is None and step.stop_on_error and not step.tool_id.startswith(_DURABLE):
+        if number and index.find(step.tool_id) is None and step.stop_on_error and not is_of_runs(step.tool_id):
             try:
                 get_tool(visible, step.tool_id)
             except ToolExecError as error:
@@ -214,9 +214,7 @@ async def execute_chain(
 
     Raises InvalidChainError, before anything runs, for a chain that cannot work.
     """
-    some_large = await refuse_excess(runner, steps, origin)
-    check = partial(_check, index, steps)
-    names, referring = await walked(check) if some_large else check()
+    names, referring = await check_chain(runner, index, steps, origin)
     started = perf_counter()
     values: list[JSONValue] = []
     previous: JSONValue = None
@@ -269,6 +267,18 @@ async def execute_chain(
     outcome.duration = perf_counter() - started
 
 
+async def check_chain(
+    runner: Runner, index: Index, steps: Sequence[Step], origin: Origin
+) -> tuple[dict[str, int], set[int]]:
+    """Return the steps' numbers by name, and the numbers of those that refer to others.
+
+    Raises InvalidChainError for a chain that cannot work, and as `refuse_excess` does.
+    """
+    some_large = await refuse_excess(runner, steps, origin)
+    check = partial(_check, index, steps)
+    return await walked(check) if some_large else check()
+
+
 async def refuse_excess(runner: Runner, steps: Sequence[Step], origin: Origin) -> bool:
     """Have the first call whose arguments are too much to be walked refused and recorded, before any other is made.
 
@@ -307,7 +317,6 @@ def _stopped(number: int, step: Step, call: ToolCall) -> StepResult:
 
 
 def _check(index: Index, steps: Sequence[Step]) -> tuple[dict[str, int], set[int]]:
-    """The steps' numbers by name, and the numbers of those that refer to others."""
     names: dict[str, int] = {}
     referring: set[int] = set()
     for number, step in enumerate(steps):

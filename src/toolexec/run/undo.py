@@ -19,7 +19,7 @@ from toolexec.run.chain import run_step
 from toolexec.run.large import MAX_STEPS, Budget, off_loop
 from toolexec.run.layer import Layer
 from toolexec.run.references import check_references, resolve_references
-from toolexec.run.repeating import outcome_of
+from toolexec.run.repeating import is_of_runs, outcome_of
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undoing import to_the_end
@@ -44,7 +44,8 @@ async def undo(
     """Undo the *steps* that have done something, the last one first, each by a call from *origin*; return what became
     of each. Arguments or values of the steps in *cut* were not kept.
 
-    Steps of read-only tools, and those that were not run or did nothing, need no undoing and are left out. A failure
+    Steps of read-only tools, waits of durable runs, and those that were not run or did nothing, need no undoing and are
+    left out. A failure
     does not keep the steps before it from being undone, and a cancellation only after `UNDO_SECONDS`: that, or the one
     that the run was *cut_off* by, is then raised with a note of what became of the steps. A run that was cut off by
     closing has as long.
@@ -65,7 +66,7 @@ def _plan(index: Index, steps: Sequence[StepResult], cut: Collection[int]) -> It
     """Yield each step that is to be undone, or the reason why it cannot be; the last one first."""
     for step in reversed(steps):
         entry = index.find(step.tool_id)
-        if step.skipped or (entry is not None and entry.tool.annotations.read_only):
+        if step.skipped or (entry.tool.annotations.read_only if entry is not None else is_of_runs(step.tool_id)):
             continue
         outcome = outcome_of(step.error)
         if outcome is Outcome.UNKNOWN:
