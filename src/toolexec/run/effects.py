@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS effects (id TEXT PRIMARY KEY, key TEXT NOT NULL, args
     run_id TEXT NOT NULL, parent TEXT NOT NULL, sent TEXT NOT NULL, owner TEXT NOT NULL, state TEXT NOT NULL,
     began REAL NOT NULL, ended REAL, value TEXT);
 CREATE INDEX IF NOT EXISTS effects_by_key ON effects (key, began);
+CREATE INDEX IF NOT EXISTS effects_by_sent ON effects (sent) WHERE sent <> id;
 CREATE INDEX IF NOT EXISTS open_effects ON effects (key) WHERE state IN ('begun', 'unknown');
 """
 _COLUMNS: Final = "id, key, args, tool, run_id, parent, sent, owner, state, began, ended, value"
@@ -107,9 +108,9 @@ class EffectLedger:
     def begin(self, effect: Effect, may_begin: Callable[[Effect | None], bool]) -> Effect | None:
         """Write down that *effect* begins, and return None; or, with nothing written, the earlier one of its key
         that *may_begin* says no to. It is asked with the latest, with one of unknown outcome before all others, and
-        with None where there is none. Raises AuditError."""
+        before that with one that was sent the same and is done; with None where there is none. Raises AuditError."""
         with self._open() as database, transaction(database):
-            earlier = self._earlier(database, effect.key)
+            earlier = self._done(database, effect) or self._earlier(database, effect.key)
             if not may_begin(earlier):
                 return earlier
             self._insert(database, effect)
@@ -169,6 +170,17 @@ class EffectLedger:
     def _select(self, where: str, values: tuple[Any, ...]) -> list[Effect]:
         with self._open() as database:
             return [_effect(row) for row in database.execute(f"SELECT {_COLUMNS} FROM effects {where}", values)]  # noqa: S608
+
+    def _done(self, database: sqlite3.Connection, effect: Effect) -> Effect | None:
+        """Return the effect that was done under the key that this one's backend gets, unless that is of its own."""
+        if effect.sent == effect.id:
+            return None
+        row = database.execute(
+            f"SELECT {_COLUMNS} FROM effects WHERE sent = ? AND sent <> id AND key = ? "  # noqa: S608
+            "AND state IN ('done', 'unread') LIMIT 1",
+            (effect.sent, effect.key),
+        ).fetchone()
+        return _effect(row) if row is not None else None
 
     def _earlier(self, database: sqlite3.Connection, key: str) -> Effect | None:
         select = f"SELECT {_COLUMNS} FROM effects WHERE key = ?"  # noqa: S608

@@ -158,6 +158,29 @@ async def test_a_key_is_one_effect(book: Book) -> None:
     assert book.keys == ["k1", "k2"]
 
 
+async def test_another_run_does_not_repeat_what_may_have_been_done(book: Book) -> None:
+    """A step of a durable run has a key for its own place only: an equal call of unknown outcome holds it back, whether
+    that had no key or was a step of another run; one that is done holds back the same step alone."""
+    step = ToolCall("hub:post", {"a": 1}, idempotency_key="run-1/0", step="0")
+    other = ToolCall("hub:post", {"a": 1}, idempotency_key="run-2/0", step="0")
+    plain = ToolCall("hub:post", {"a": 1})
+    for lost in ({}, {"idempotency_key": "run-0/0", "step": "0"}):
+        effect = await book.lose(args={"a": 1}, **lost)
+        for call in (step, other, plain):
+            with pytest.raises(PolicyError) as caught:
+                await book.runner.run(call)
+            assert caught.value.code == "outcome_unknown"
+        book.effects.settle(effect.id, done=False)
+    book.service.next = [1, 2]
+    assert [(await book.runner.run(call)).value for call in (step, other)] == [1, 2]
+    again = await book.runner.run(step)
+    assert (again.value, again.cached) == (1, True)
+    assert book.keys[-2:] == ["run-1/0", "run-2/0"]
+    elsewhere = ToolCall("hub:post", {"a": 2}, idempotency_key="run-1/0", step="0")
+    book.service.next = [3]
+    assert (await book.runner.run(elsewhere)).value == 3
+
+
 async def test_a_key_whose_call_failed_may_be_used_again(book: Book) -> None:
     """A tool that said no has done nothing that the key stands for."""
     book.service.fail(ExecutionError("no"))

@@ -58,7 +58,8 @@ class Ledger:
     - Else the call raises PolicyError with the code `outcome_unknown`. `EffectLedger.settle` records how it was.
 
     A call with an `idempotency_key` is done once: an equal one gets the same answer again, with `Result.cached`, and is
-    refused where that could not be read, or is too large to be kept. The
+    refused where that could not be read, or is too large to be kept. So is a step of a durable run, whose key the run
+    makes; beside that it is a call as those without a key, so that no other run repeats one of unknown outcome. The
     backend gets the key with each attempt (`ToolCall.idempotency_key`); without one the ledger makes one for each
     effect. Raises AuditError when the file cannot be used; a call that cannot be recorded is not made.
     """
@@ -161,12 +162,13 @@ class _Recorded(Layer):
         args = call.args or {}
         digest = await walked(partial(_digest, args)) if has_many(args) else _digest(args)
         effect = self._effect(entry, call, digest)
-        has_key = bool(call.idempotency_key)
+        has_key = bool(_own_key(call))
 
         def may_begin(earlier: Effect | None) -> bool:
             if earlier is None or earlier.state in ("failed", "not_done", "repeated"):
                 return True
-            return not has_key and (earlier.state == "done" or earlier.is_live)
+            is_same = has_key or earlier.sent == effect.sent
+            return not is_same and (earlier.state == "done" or earlier.is_live)
 
         earlier = self._effects.begin(effect, may_begin)
         if earlier is None:
@@ -189,7 +191,7 @@ class _Recorded(Layer):
 
     def _effect(self, entry: Registered, call: ToolCall, args: str, sent: str = "") -> Effect:
         caller = call.origin.caller
-        who = json.dumps([entry.tool.id, caller.realm, caller.id, call.idempotency_key or f"\0{args}"])
+        who = json.dumps([entry.tool.id, caller.realm, caller.id, _own_key(call) or f"\0{args}"])
         return new_effect(
             self._effects,
             key=blake2b(who.encode(), digest_size=16).hexdigest(),
@@ -259,6 +261,11 @@ class _Recorded(Layer):
             self._effects.end(effect.id, state, value)
         except AuditError as error:  # what is done is done; it counts as unknown once this process has ended
             logger.error("the outcome of %s is not recorded: %s", effect.tool, error)
+
+
+def _own_key(call: ToolCall) -> str:
+    """Return the key that a caller has given to the call; that of a step names its place in one durable run only."""
+    return "" if call.step else call.idempotency_key
 
 
 def _digest(args: JSONObject) -> str:
