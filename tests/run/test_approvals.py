@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -35,7 +37,7 @@ def test_what_is_added_is_there_later(path: Path) -> None:
     assert ONE in memory
     assert ApprovalMemory(path).entries() == [ONE, OTHER] or ApprovalMemory(path).entries() == [OTHER, ONE]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert {entry.name for entry in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
     for part in asdict(ONE):
         assert replace(ONE, **{part: "other"}) not in memory
 
@@ -108,7 +110,7 @@ def test_a_file_that_cannot_be_replaced(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(OSError):
         memory.add(ONE)
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert {entry.name for entry in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
 
 
 def test_what_an_approval_is_for() -> None:
@@ -128,3 +130,22 @@ def test_what_an_approval_is_for() -> None:
         approved(Registered(tool.replace(input_schema={"type": "object", "title": "x"}), (here,), here), ann),
     }
     assert len(others) == 6
+
+
+def test_several_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Approvals that are added or forgotten stay so while others write to the file."""
+    path = tmp_path / "approvals.json"
+    ready = threading.Barrier(4)
+
+    def write(number: int) -> None:
+        memory = ApprovalMemory(path)
+        ready.wait()
+        for each in range(12):
+            memory.add(Approved(tenant="", caller="ann", tool_id=f"t{number}:x{each}", digest="d"))
+            if each % 2:
+                memory.forget(f"t{number}:x{each - 1}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    kept = {f"t{number}:x{each}" for number in range(4) for each in range(1, 12, 2)}
+    assert {one.tool_id for one in ApprovalMemory(path).entries()} == kept

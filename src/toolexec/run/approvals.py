@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ __all__ = ["ApprovalMemory", "Approved", "approved"]
 logger: logging.Logger = logging.getLogger(__name__)
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
+_LOCK_SECONDS: Final = 10.0
 _Stamp = tuple[int, int, int]
 
 
@@ -50,9 +52,11 @@ def approved(entry: Registered, caller: Caller) -> Approved:
 class ApprovalMemory:
     """Keeps permanent approvals in the JSON file *path*, which only its owner may read.
 
-    The file is replaced as a whole, so that it is never half written; what another process adds to it is seen at the
-    next question. Of two processes that add at the same instant one may be forgotten, and is asked again. Raises
-    ConfigurationError when the file cannot be read, is damaged, or can be written by others.
+    The file is replaced as a whole, so that it is never half written; what another process adds to it or forgets is
+    seen at the next question. Who writes locks the file of the same name with `.lock`, where the system has locks, so
+    that no process brings back what another one forgets at that instant.
+
+    Raises ConfigurationError when the file cannot be read, is damaged, or can be written by others.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -71,18 +75,40 @@ class ApprovalMemory:
 
     def add(self, new: Approved) -> None:
         """Remember *new*. Raises OSError when the file cannot be written."""
-        self._write(self._refreshed() | {new})
+        with self._locked():
+            self._write(self._refreshed() | {new})
 
     def forget(self, tools: str = "*", *, caller: str | None = None) -> int:
         """Ask again about the tools that the pattern *tools* means, of one caller or of all; gives how many were
         forgotten. Raises OSError when the file cannot be written."""
-        known, meant = self._refreshed(), IDPatterns("tools to forget", [tools])
-        kept = {one for one in known if not meant.match(one.tool_id) or (caller is not None and one.caller != caller)}
-        if len(kept) < len(known):
-            self._write(kept)
-        return len(known) - len(kept)
+        meant = IDPatterns("tools to forget", [tools])
+        with self._locked():
+            known = self._refreshed()
+            kept = {
+                one for one in known if not meant.match(one.tool_id) or (caller is not None and one.caller != caller)
+            }
+            if len(kept) < len(known):
+                self._write(kept)
+            return len(known) - len(kept)
 
     # -- the file -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """Keep other writers out, from reading the file on. Raises OSError where that cannot be."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            from toolexec.process.lock import lock
+        except ImportError:  # on Windows
+            yield
+            return
+        file = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if not lock(file, within=_LOCK_SECONDS, pause=0.01):
+                raise TimeoutError(f"{self.path}.lock stayed locked by another process for {_LOCK_SECONDS:g} s")
+            yield
+        finally:
+            os.close(file)
 
     def _refreshed(self) -> frozenset[Approved]:
         try:
@@ -133,6 +159,5 @@ class ApprovalMemory:
 
     def _write(self, entries: Collection[Approved]) -> None:
         data = {"version": _FORMAT, "always": [asdict(one) for one in sorted(entries)]}
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_files({self.path: json.dumps(data, indent=1)}, mode=0o600)
         self._refreshed()
