@@ -21,6 +21,7 @@ from tests.waiting import until
 from toolexec import ConfigurationError, Exec, tool
 from toolexec.durable.journal import RunRecord, Wait
 from toolexec.durable.sqlite import SQLiteJournal
+from toolexec.errors import InputValidationError
 from toolexec.run.gate import Gate
 from toolexec.server.app import ToolServer
 from toolexec.server.durable import NO_ANSWER, answer_to, questions_of
@@ -330,6 +331,9 @@ async def test_an_answer_that_does_not_fit(shop: Shop) -> None:
         task_id = (await client.call(*CALLS["chain"]))["taskId"]
         with pytest.raises(MCPError, match="integer"):
             await reply_to(client, task_id, {"answer": "many"})
+        for unfilled in ({}, {"value": 2}):
+            with pytest.raises(MCPError, match="'answer' of the form is missing"):
+                await reply_to(client, task_id, unfilled)
         await reply_to(client, task_id, {}, "decline")
         task = await client.until(task_id, "input_required")
         assert task["statusMessage"] == "it waits for input:1"
@@ -471,4 +475,5 @@ def test_other_questions() -> None:
         assert answer_to(signal, ElicitResult(action="accept", content={"answer": text})) == payload
     content = {"done": True, "value": "12"}
     assert answer_to(settle, ElicitResult(action="accept", content=content)) == {"done": True, "value": 12}
-    assert answer_to(settle, ElicitResult(action="accept", content={"value": "12"})) is NO_ANSWER
+    with pytest.raises(InputValidationError, match="'done' of the form must be true or false"):
+        answer_to(settle, ElicitResult(action="accept", content={"value": "12"}))

@@ -14,7 +14,15 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from toolexec.code.types import CodeResult, EventCallback
 from toolexec.durable.journal import CallRecord, Wait
 from toolexec.durable.waits import RUN_TOOLS
-from toolexec.errors import Outcome, RunBusyError, RunError, RunWaitingError, ToolExecError
+from toolexec.errors import (
+    InputValidationError,
+    Outcome,
+    RunBusyError,
+    RunError,
+    RunWaitingError,
+    ToolExecError,
+    Violation,
+)
 from toolexec.exec.chain import ChainResult
 from toolexec.exec.facade import Exec
 from toolexec.exec.run_results import RunResult
@@ -181,25 +189,35 @@ async def send_answer(ex: Exec, run_id: str, wait: Wait, reply: object) -> bool:
 
 
 def answer_to(wait: Wait, reply: object) -> Any:
-    """Return what a client's reply means to a run that waits; NO_ANSWER for one that was not filled in.
+    """Return what a client's reply means to a run that waits; NO_ANSWER for a form that was declined or closed.
 
-    What is to be approved is not approved then; any other question stays open.
+    What is to be approved is not approved then; any other question stays open. Raises InputValidationError for a form
+    that was sent without what it asks for.
     """
     if wait.kind == "approval":
         return answer_in(reply)
-    if not isinstance(reply, ElicitResult) or reply.action != "accept" or reply.content is None:
+    if not isinstance(reply, ElicitResult) or reply.action != "accept":
         return NO_ANSWER
-    content = reply.content
+    content = reply.content or {}
     if wait.kind == "settle":
         done = content.get("done")
-        return {"done": done, "value": _read(content.get("value"))} if isinstance(done, bool) else NO_ANSWER
+        if not isinstance(done, bool):
+            raise _unfilled("done", "must be true or false")
+        return {"done": done, "value": _read(content.get("value"))}
     schema = (wait.details or {}).get("schema") if wait.kind == "input" else None
     if _is_form(schema):
         return dict(content)
-    answer = content.get("answer", NO_ANSWER)
-    if answer is NO_ANSWER or _is_field(schema) or (wait.kind == "input" and not schema):
+    if "answer" not in content:
+        raise _unfilled("answer", "is missing")
+    answer = content["answer"]
+    if _is_field(schema) or (wait.kind == "input" and not schema):
         return answer
     return _read(answer)
+
+
+def _unfilled(field: str, what: str) -> InputValidationError:
+    violation = Violation(path="", keyword="required", message=f"{field!r} of the form {what}")
+    return InputValidationError([violation], op="validate_input")
 
 
 def _read(text: object) -> Any:
