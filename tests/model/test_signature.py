@@ -122,6 +122,7 @@ class TestInput:
         [
             (lambda: eval("lambda *args: 1"), "tool arguments go by name"),
             (lambda: eval("lambda a, /: 1"), "tool arguments go by name"),
+            (lambda: max, "max does not say what it takes"),
         ],
     )
     def test_parameters_without_names(self, make: Any, message: str) -> None:

@@ -137,8 +137,11 @@ def test_several_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "approvals.json"
     ready = threading.Barrier(4)
 
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+
     def write(number: int) -> None:
-        memory = ApprovalMemory(path)
+        memory = ApprovalMemory(link if number % 2 else path)
         ready.wait()
         for each in range(12):
             memory.add(Approved(tenant="", caller="ann", tool_id=f"t{number}:x{each}", digest="d"))

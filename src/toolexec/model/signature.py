@@ -96,7 +96,11 @@ def _parameters(
     found: list[inspect.Parameter] = []
     context: str | None = None
     extra: str | None = None
-    for parameter in inspect.signature(function).parameters.values():
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:  # of builtins such as int and max
+        raise InvalidToolError(f"{name} does not say what it takes: {error}; call it in a function of yours") from error
+    for parameter in signature.parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             raise InvalidToolError(
                 f"{name} has the parameter {parameter}, but tool arguments go by name; make it an ordinary parameter"

@@ -102,7 +102,7 @@ class ApprovalMemory:
         except ImportError:  # on Windows
             yield
             return
-        file = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(f"{self.path.resolve()}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             if not lock(file, within=_LOCK_SECONDS, pause=0.01):
                 raise TimeoutError(f"{self.path}.lock stayed locked by another process for {_LOCK_SECONDS:g} s")
