@@ -329,3 +329,16 @@ class TestClosing:
             await one.aclose()
             assert (await two.run_tool("t")).value == 2
             assert (await two.run_tool("same:t")).value == "t"
+
+
+def test_closing_on_another_loop_than_the_first() -> None:
+    """An Exec that was used in one `asyncio.run` can be closed in the next, where the loop of its start is closed."""
+    backend = Slow(ready=True)
+    ex = Exec()
+
+    async def use() -> None:
+        await ex.add_backends(backend)
+
+    asyncio.run(use())
+    asyncio.run(ex.aclose())
+    assert backend.stops == 1

@@ -272,7 +272,8 @@ class Sources:
         starting, self._starting = self._starting, {}
         stopping = asyncio.ensure_future(self._backends.stop_all())
         await asyncio.wait([stopping])
-        tasks = [*starting.values(), *self._leaving]
+        # What is done may be of an event loop that is closed, as after an `asyncio.run`; waiting for it would use that.
+        tasks = [task for task in (*starting.values(), *self._leaving) if not task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
