@@ -24,7 +24,7 @@ from tests.waiting import until
 
 from toolexec import Exec, ToolReply, tool
 from toolexec.errors import BackendUnavailableError, ConfigurationError, ToolTimeoutError
-from toolexec.model import ToolCall
+from toolexec.model import FunctionTool, ToolCall
 from toolexec.model.call import Progress
 from toolexec.model.content import text
 from toolexec.model.json_value import JSONValue
@@ -456,3 +456,17 @@ async def test_a_hit_is_seen_from_outside(tmp_path: Path) -> None:
 async def _until(condition: Any) -> None:
     """Wait until it holds."""
     await until(condition, 0)
+
+
+async def test_functions_of_another_exec_are_others() -> None:
+    """Two Execs with one gate share no answers of their functions, which may differ under one ID."""
+    gate = Gate(cache=Cache(ttl=60))
+
+    def who(name: str) -> FunctionTool[[], str]:
+        return tool("t:who", read_only=True)(lambda: name)
+
+    async with Exec(gate=gate) as ann, Exec(gate=gate) as bob:
+        ann.add(who("ann"))
+        bob.add(who("bob"))
+        said = [(await ex.run_tool("t:who")).value for ex in (ann, bob, ann, bob)]
+    assert said == ["ann", "bob", "ann", "bob"]

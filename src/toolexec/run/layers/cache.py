@@ -70,6 +70,9 @@ class Cache(CacheSettings):
     A service may say that an answer must not be kept, only for so long, or only for its caller: the headers
     `Cache-Control`, `Age` and `Vary: *` of HTTP services count, and `toolexec/cache` in the `meta` of a reply.
 
+    Of a function of this program, an answer is for the Exec that has it: another one with the same gate has functions
+    of its own. Give Execs whose functions differ under one ID no *path* in common.
+
     Answers are kept in memory, at most *max_bytes*, those not used for the longest time going first, and none that is
     larger than *max_entry_bytes*. With *path* they are in an SQLite database, too, and outlive the process. *clock*
     gives seconds since 1970. Raises ConfigurationError for numbers that make no sense, and a file that cannot be used.
@@ -87,6 +90,7 @@ class Cache(CacheSettings):
         self.writes: Writes = Writes(self.store, max([self.ttl, *rules.values()]), self.clock)
         self._rules = [(IDPatterns("a rule of a Cache", [pattern]), seconds) for pattern, seconds in rules.items()]
         self._plans: dict[str, _Plan] = {}
+        self._entries: dict[str, int] = {}
 
     def wrap(self, inner: Runner, find: Find) -> Runner:
         """Return a runner that answers calls of *inner* from the cache."""
@@ -114,6 +118,9 @@ class Cache(CacheSettings):
             return known
         ttl = self._ttl(entry)
         digest = bytes.fromhex(approved(entry, ANYONE).digest) if ttl else b""
+        if ttl and entry.binding.kind == "local":  # what is behind it is a function, and another one in another Exec
+            number = self._entries[entry.tool.id] = self._entries.get(entry.tool.id, -1) + 1
+            digest = blake2b(digest + number.to_bytes(8), digest_size=32).digest() if number else digest
         if len(self._plans) >= _MAX_TOOLS:
             self._plans.clear()
         plan = self._plans[entry.tool.id] = _Plan(entry, ttl, digest, place_of(entry.binding))
