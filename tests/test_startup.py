@@ -43,28 +43,45 @@ ex.add(lambda a, b: a + b, "math:add")
 assert asyncio.run(ex.run_tool("math:add", {"a": 5, "b": 3})).value == 8
 """
 NOT_FOR_A_CALL = (
+    "hashlib",
     "pydantic.fields",
     "pydantic.types",
     "toolexec.adapter",
     "toolexec.backend.mcp",
+    "toolexec.backend.offers",
     "toolexec.backend.secrets",
     "toolexec.cli",
     "toolexec.code.executor",
+    "toolexec.code.gateway",
     "toolexec.code.tools",
     "toolexec.config",
     "toolexec.discovery.bm25",
-    "toolexec.discovery.links.links",
+    "toolexec.discovery.docs",
+    "toolexec.discovery.examples",
+    "toolexec.discovery.links",
     "toolexec.discovery.toolset",
     "toolexec.exec.chain",
     "toolexec.exec.code",
     "toolexec.exec.finding",
     "toolexec.exec.vendor_calls",
     "toolexec.integrations",
+    "toolexec.process.workers",
+    "toolexec.run.chain",
     "toolexec.run.gate",
+    "toolexec.run.settings",
+    "toolexec.run.steps",
     "toolexec.runtime",
     "toolexec.server",
 )
 """What an Exec with a Python function does not load for a call, each with its submodules."""
+
+SEARCH = """
+import asyncio
+from toolexec import Exec, InMemoryIndex, LocalBinding, Tool
+index = InMemoryIndex()
+index.register(Tool(name="add", namespace="m", input_schema={"type": "object"}), LocalBinding("m:add"))
+assert asyncio.run(Exec(index=index).search_tools("adding"))
+"""
 
 RUN = """
 import asyncio
@@ -197,6 +214,18 @@ assert index.search("adding")
     unneeded = ("pydantic_core", "importlib.resources", "tempfile", "toolexec.discovery.ranking.snapshot")
     unneeded += ("asyncio", "difflib", "hashlib", "secrets", "ssl", "subprocess", "toolexec.process")
     assert within(loaded, unneeded) == []
+
+
+def test_the_first_search_of_an_exec_loads_no_more_than_it_needs() -> None:
+    """The parts of an Exec are loaded by then, but neither what declares functions, nor documentation, nor what
+    chains, code, gates and offers are."""
+    loaded = loaded_by(SEARCH)
+    assert "toolexec.discovery.ranking.ranker" in loaded
+    unneeded = tuple(
+        name for name in NOT_FOR_A_CALL if name not in ("toolexec.discovery.bm25", "toolexec.exec.finding")
+    )
+    unneeded += ("toolexec.exec.adding", "toolexec.model.declare", "toolexec.model.signature")
+    assert within(loaded, unneeded) == [], f"the first search loads more than it did; {ADVICE}"
 
 
 def test_a_command_loads_no_more_than_it_needs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec.backend.offers import OffersMore
+from toolexec.backend.offering import OffersMore
 from toolexec.config.build import Built, build
 from toolexec.config.load import load_settings
 from toolexec.config.loaded import LoadedConfig

@@ -10,7 +10,7 @@ from toolexec import Exec
 from toolexec.errors import ConfigurationError, ContextBudgetError, Outcome
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.run.context import CAUSES, ContextMeter
-from toolexec.run.settings import ContextSettings
+from toolexec.run.context_settings import ContextSettings
 
 ANN = Caller(id="ann", method="api_key")
 FIRST, SECOND = Origin(caller=ANN, session="1", client="agent"), Origin(caller=ANN, session="2")

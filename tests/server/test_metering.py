@@ -13,11 +13,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from tests.server.harness import ERAS, connect, serving
 
 from toolexec import Exec
+from toolexec.run.context_settings import ContextSettings
 from toolexec.run.gate import Gate
 from toolexec.run.layers.budget import Budget
 from toolexec.run.layers.telemetry import Telemetry
 from toolexec.run.results import ResultStore
-from toolexec.run.settings import ContextSettings
 from toolexec.server.app import ToolServer
 
 both = pytest.mark.parametrize("era", ERAS)

@@ -31,6 +31,7 @@ from toolexec.errors import InputValidationError, NotOfferedError, PolicyError, 
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.model.resources import gateway_uri
 from toolexec.run.audit.log import AuditLog
+from toolexec.run.context_settings import ContextSettings
 from toolexec.run.gate import Gate
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.budget import Budget
@@ -38,7 +39,6 @@ from toolexec.run.layers.scan import Scan
 from toolexec.run.pinning import Pins
 from toolexec.run.quarantine import Quarantine
 from toolexec.run.results import ResultStore
-from toolexec.run.settings import ContextSettings
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import ServeSettings
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from time import monotonic
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import handler_failure, result_not_json
@@ -29,14 +29,16 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import BindingKind, LocalBinding
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, tell
-from toolexec.model.declare import FunctionTool
 from toolexec.model.events import StreamEvent
 from toolexec.model.handler import Handler, ToolContext, mapping_handler
 from toolexec.model.json_value import JSONObject, NotJSONError, own_args, shorten, to_json
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.process.threads import NoThreadError, WorkerThreads
-from toolexec.process.workers import WorkerProcesses
+
+if TYPE_CHECKING:
+    from toolexec.model.declare import FunctionTool
+    from toolexec.process.workers import WorkerProcesses
 
 __all__ = ["LocalBackend"]
 
@@ -89,12 +91,11 @@ class LocalBackend:
         A plain function takes all arguments as one dict; for a typed one use `add`. Raises ConfigurationError for a
         handler that cannot be called, or that is to run in a process but does not say where to import it.
         """
-        if isinstance(handler, FunctionTool):
-            handler, tool = handler.handler, tool or handler.tool
         if not isinstance(handler, Handler):
             if not callable(handler):
                 raise ConfigurationError(f"the handler of {name} must be a function, not {handler!r}")
-            handler = mapping_handler(handler)
+            handler, declared = _read(handler)
+            tool = tool or declared
         if handler.mode == "process" and handler.source is None:
             raise ConfigurationError(f"the handler of {name} has mode 'process' but no source to import it from")
         self._handlers[name] = handler
@@ -249,6 +250,8 @@ class LocalBackend:
                 value = handler.call(args, *context)
             elif handler.mode == "process" and handler.source is not None:
                 if self._processes is None:
+                    from toolexec.process.workers import WorkerProcesses
+
                     self._processes = WorkerProcesses()
                 value = await self._processes.run(name, handler.source, args, call)
             else:
@@ -337,8 +340,7 @@ class LocalBackend:
         if function is not None:
             kept = self._wrapped.get(name)
             if kept is None or kept[0] is not function:
-                handler = function.handler if isinstance(function, FunctionTool) else mapping_handler(function)
-                kept = self._wrapped[name] = (function, handler)
+                kept = self._wrapped[name] = (function, _read(function)[0])
             return kept[1]
         keys = [key for key, tool in self._tools.items() if name in (tool.id, tool.name) or bare in (key, tool.name)]
         return self._handlers.get(keys[0]) if len(keys) == 1 else None
@@ -395,6 +397,15 @@ class _Reporter:
                 self._listener(level, message)
             except Exception:
                 logger.exception("a listener for messages failed")
+
+
+def _read(function: Callable[..., Any]) -> tuple[Handler, Tool | None]:
+    """Return the handler of a function, and the tool of one that is declared with `@tool`."""
+    from toolexec.model.declare import FunctionTool  # a program that only searches needs nothing of it
+
+    if isinstance(function, FunctionTool):
+        return function.handler, function.tool
+    return mapping_handler(function), None
 
 
 @contextmanager

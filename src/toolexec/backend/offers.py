@@ -4,36 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 from toolexec.discovery.index import Registered
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-if TYPE_CHECKING:
-    from toolexec.model.transform import Transforms
-
 __all__ = [
-    "KIND_MARKS",
     "OfferEvent",
     "OfferKind",
     "OfferListener",
     "Offered",
     "Offers",
-    "OffersMore",
     "fits_template",
-    "is_offer_id",
 ]
 
 OfferKind: TypeAlias = Literal["prompt", "resource", "template", "completion"]
-
-KIND_MARKS: Final = (":+prompt", ":+resource", ":+completion")
-"""How the IDs end by which rules know of what is not a tool: `docs:review:+prompt`. They stand in the place of a
-version, and are kept for this: what has such an ID is looked for among these offers only."""
-
-
-def is_offer_id(tool_id: object) -> bool:
-    """Return whether this is the ID of something that is offered beside tools."""
-    return isinstance(tool_id, str) and tool_id.endswith(KIND_MARKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,55 +102,6 @@ class OfferEvent:
 
 
 OfferListener: TypeAlias = Callable[[OfferEvent], None]
-
-
-@runtime_checkable
-class OffersMore(Protocol):
-    """A backend that offers more than tools."""
-
-    @property
-    def name(self) -> str:
-        """The backend's name."""
-        ...
-
-    @property
-    def may_offer(self) -> frozenset[str]:
-        """What it says that it has, of `resources`, `subscribe`, `prompts` and `completion`; all of it while that is
-        not known, as nothing could be asked yet."""
-        ...
-
-    @property
-    def has_offers(self) -> bool:
-        """Whether it has said that it has resources or prompts."""
-        ...
-
-    async def offers(self) -> Offers:
-        """Return what it offers, read now where that is not known; connects first, if need be.
-
-        Raises BackendError where it cannot be asked, and ExecutionError for an answer that cannot be read.
-        """
-        ...
-
-    def offered(self, offer_id: str) -> Offered | None:
-        """Return the offer with this ID, of those that were read last."""
-        ...
-
-    def show_offers(self, transforms: Transforms) -> None:
-        """Have what it offers be as *transforms* show it, from the next reading on, for every caller. Given again, they
-        have changed: so have its lists."""
-        ...
-
-    def on_offers(self, listener: OfferListener) -> Callable[[], None]:
-        """Have *listener* called on the event loop with what has changed; returns how to stop that."""
-        ...
-
-    async def watch(self, uri: str) -> None:
-        """Have changes of the resource reported to the listeners; raises as `offers` does."""
-        ...
-
-    async def unwatch(self, uri: str) -> None:
-        """Have them reported no more; raises nothing where it cannot be asked."""
-        ...
 
 
 def fits_template(template: str, uri: str) -> bool:

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Final
 
 from toolexec.backend.attempt import Attempt
-from toolexec.backend.offers import is_offer_id
+from toolexec.backend.offering import is_offer_id
 from toolexec.cassette.cassette import Cassette
 from toolexec.cassette.matching import call_key, kept_args
 from toolexec.cassette.records import CassetteCall

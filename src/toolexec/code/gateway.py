@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from toolexec.discovery.docs import DetailLevel, ToolDoc
-from toolexec.discovery.examples import ToolExample
-from toolexec.discovery.summary import Summary
 from toolexec.model.json_value import JSONObject
-from toolexec.run.steps import Step
-from toolexec.run.types import Result, StepResult
+
+if TYPE_CHECKING:
+    from toolexec.discovery.docs import DetailLevel, ToolDoc
+    from toolexec.discovery.examples import ToolExample
+    from toolexec.discovery.summary import Summary
+    from toolexec.run.steps import Step
+    from toolexec.run.types import Result, StepResult
 
 __all__ = ["Gateway", "checkpoint"]
 

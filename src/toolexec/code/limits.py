@@ -9,7 +9,6 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolexec.code.gateway import Gateway
 from toolexec.errors import (
     ChainStepLimitError,
     ConfigurationError,
@@ -25,6 +24,7 @@ from toolexec.model.settings import checked
 from toolexec.run.ceilings import refuse_above
 
 if TYPE_CHECKING:
+    from toolexec.code.gateway import Gateway
     from toolexec.code.types import ToolCallRecord
     from toolexec.discovery.docs import DetailLevel, ToolDoc
     from toolexec.discovery.examples import ToolExample

@@ -30,6 +30,7 @@ from toolexec.durable.record import Record
 from toolexec.exec.options import Options
 from toolexec.model.declared import declared
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.run.context_settings import ContextSettings
 from toolexec.run.settings import (
     ApprovalSettings,
     AuditFormat,
@@ -37,7 +38,6 @@ from toolexec.run.settings import (
     BreakerSettings,
     BulkheadSettings,
     CacheSettings,
-    ContextSettings,
     Effect,
     PinningSettings,
     PolicySettings,

@@ -22,8 +22,9 @@ from toolexec.config.toolsets import served_toolset
 from toolexec.errors import CatalogueError, ConfigurationError
 from toolexec.exec.options import Options
 from toolexec.process.caches import state_directory
+from toolexec.run.context_settings import ContextSettings
 from toolexec.run.default_gate import DefaultGate
-from toolexec.run.settings import ContextSettings, ResultSettings
+from toolexec.run.settings import ResultSettings
 from toolexec.server.settings import TaskSettings
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from toolexec.durable.record import Record
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.run.context_settings import ContextSettings
 from toolexec.run.settings import (
     ApprovalSettings,
     BreakerSettings,
     BulkheadSettings,
     CacheSettings,
-    ContextSettings,
     PolicySettings,
     RetrySettings,
 )

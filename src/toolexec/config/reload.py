@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.backend.offers import OffersMore
+from toolexec.backend.offering import OffersMore
 from toolexec.config.build import Built, backends, choose_tools, endpoint_settings
 from toolexec.config.changes import API_KEYS, Changes, changes_between
 from toolexec.config.loaded import LoadedConfig

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, InMemoryDocStore, ToolDoc
-from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facets import Facets
 from toolexec.discovery.index import ChangeListener, Index, Registered, bulk, get_tool
 from toolexec.discovery.memory import InMemoryIndex
@@ -17,17 +16,22 @@ from toolexec.discovery.summary import Filters, Summary
 from toolexec.discovery.view import browsable
 from toolexec.errors import ConfigurationError
 from toolexec.model.binding import Binding
-from toolexec.model.settings import checked
+from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
     from toolexec.adapter.provider_card import ProviderCard
+    from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
+    from toolexec.discovery.examples import ToolExample
     from toolexec.discovery.providers import ProviderStore
 
 __all__ = ["Discovery"]
 
 
-@checked("Discovery", homes={"ProviderStore": "toolexec.discovery.providers"})
+_HOMES = {"DocStore": "toolexec.discovery.docs", "ProviderStore": "toolexec.discovery.providers"}
+
+
+@checked("Discovery", homes=_HOMES)
 class Discovery:
     """Register tools with their documentation, find them, read about them.
 
@@ -48,8 +52,25 @@ class Discovery:
         if index is not None and searcher is not None:
             raise ConfigurationError("give either an index or a searcher for the default index, not both")
         self.index: Index = index if index is not None else InMemoryIndex(searcher)
-        self.docs: DocStore = docs if docs is not None else InMemoryDocStore(self.index, max_examples=max_examples)
+        check_ranges("Discovery", least={"max_examples": max_examples} if max_examples is not None else None)
+        self._max_examples = max_examples
+        self._docs = docs
         self._providers = providers
+        self._lock = threading.Lock()
+
+    @property
+    def docs(self) -> DocStore:
+        """The documentation; the default store is made at its first use."""
+        docs = self._docs
+        return docs if docs is not None else self._default_docs()
+
+    def _default_docs(self) -> DocStore:
+        from toolexec.discovery.docs import InMemoryDocStore
+
+        with self._lock:
+            if self._docs is None:
+                self._docs = InMemoryDocStore(self.index, max_examples=self._max_examples)
+            return self._docs
 
     def register(self, tool: Tool, binding: Binding, doc: DocEntry | None = None) -> None:
         """Add a tool and, if given, its documentation: both or neither.

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from toolexec.discovery.changes import TracksChanges
-from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
-from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facets import Facets, count_facets
 from toolexec.discovery.index import (
     BrowsableIndex,
@@ -31,6 +29,10 @@ from toolexec.model.binding import Binding
 from toolexec.model.ids import ToolID
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
+
+if TYPE_CHECKING:
+    from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
+    from toolexec.discovery.examples import ToolExample
 
 __all__ = ["DocsView", "IndexView", "SearchesWithin", "Visible", "both_filters", "browsable", "without_hidden"]
 

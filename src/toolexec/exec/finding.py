@@ -44,7 +44,7 @@ class Finder:
             raise ConfigurationError(f"search_tools: limit must be 0 or more, not {limit}")
         if missing := self._sources.missing:
             await self._sources.start(missing)
-        index, _ = self._scope.visible()
+        index = self._scope.visible_index()
         await prepared(index)
         if produces is not None:
             found = await self._producing(index, query, limit, filters, produces, explain)
@@ -78,7 +78,7 @@ class Finder:
         """Return how many tools a search would find, by kind; see `Exec.tool_facets`."""
         if missing := self._sources.missing:
             await self._sources.start(missing)
-        index, _ = self._scope.visible()
+        index = self._scope.visible_index()
         return await off_loop_if_many(index, lambda: browsable(index).facets(query, filters=filters))
 
     async def describe(self, tool_id: str, level: DetailLevel) -> ToolDoc:

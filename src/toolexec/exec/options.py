@@ -14,7 +14,7 @@ from toolexec.lazy import lazy_names
 from toolexec.model.declared import Bytes, Seconds, setting
 from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
-from toolexec.run.settings import ContextSettings
+from toolexec.run.context_settings import ContextSettings
 
 if TYPE_CHECKING:
     from toolexec.backend.registry import BackendRegistry

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
-from toolexec.discovery.examples import ToolExample
 from toolexec.discovery.facade import Discovery
 from toolexec.errors import ConfigurationError
-from toolexec.exec.adding import Adding
 from toolexec.exec.calls import Calls
 from toolexec.exec.home import Home
 from toolexec.exec.links import KeptLinks
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolexec.cassette.cassette import Cassette
+    from toolexec.exec.adding import Adding
     from toolexec.exec.cassettes import UsedCassette
     from toolexec.exec.chain import Chains
     from toolexec.exec.chains_ahead import ChainPlanner
@@ -64,7 +63,6 @@ class Parts:
         self.sources: Sources = Sources(
             self.discovery.index, self.backends, options.start_timeout, self.home, self.transforms
         )
-        self.adding: Adding = Adding(self.discovery, self.local, self.transforms)
         self.close_patience: float = CLOSE_PATIENCE
         self.cassette: Cassette | None = None
         self._cassette_given: tuple[object, str] = (None, "")
@@ -136,6 +134,13 @@ class Parts:
                 self.cassette.save()
             else:
                 self.cassette.close()
+
+    @cached_property
+    def adding(self) -> Adding:
+        """What adds functions, and tools by hand."""
+        from toolexec.exec.adding import Adding
+
+        return Adding(self.discovery, self.local, self.transforms)
 
     @cached_property
     def finder(self) -> Finder:
@@ -275,6 +280,8 @@ def _transforms(options: Options, discovery: Discovery) -> Transforms | None:
     from toolexec.model.transform import Transforms
 
     def keep_examples(tool_id: str, examples: Sequence[JSONObject]) -> None:
+        from toolexec.discovery.examples import ToolExample
+
         discovery.docs.register_examples(tool_id, [ToolExample(**each) for each in examples])
 
     transforms = Transforms(options.transforms, keep_examples)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from toolexec.backend.offers import Offered, Offers, OffersMore
+from toolexec.backend.offering import OffersMore
+from toolexec.backend.offers import Offered, Offers
 from toolexec.errors import ConfigurationError, NotOfferedError, PolicyError, RemoteToolError, ToolExecError
 from toolexec.model.call import ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject

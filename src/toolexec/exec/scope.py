@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolexec.discovery.view import DocsView
@@ -32,15 +33,15 @@ class Scope:
     """
 
     index: Index
-    docs: DocStore
     resolver: Resolver
 
     def __init__(self, options: Options, discovery: Discovery, backends: BackendRegistry) -> None:
         self._gate = options.own_gate
+        self._discovery = discovery
         self._members: Callable[[Registered], bool] | None = None
         toolset, everything = options.toolset, discovery.index
         if toolset is None:
-            self.index, self.docs = everything, discovery.docs
+            self.index = everything
             self.resolver = Resolver(
                 everything,
                 backends,
@@ -55,7 +56,7 @@ class Scope:
             # A tool of the index is what it is there, whatever a resolver says of it.
             return everything.find(entry.tool.id) is None and members(entry)
 
-        self.index, self.docs = view, DocsView(discovery.docs, view)
+        self.index = view
         self.resolver = Resolver(
             view,
             backends,
@@ -63,6 +64,12 @@ class Scope:
             bindings_resolver=options.bindings_resolver,
             shows=shows,
         )
+
+    @cached_property
+    def docs(self) -> DocStore:
+        """The documentation of the tools in `index`."""
+        docs = self._discovery.docs
+        return docs if self._members is None else DocsView(docs, self.index)
 
     @property
     def learned(self) -> LearnedOutputs | None:
@@ -94,3 +101,7 @@ class Scope:
         the `current_origin`."""
         gate = self._gate
         return gate.view(self.index, self.docs, current_origin()) if gate is not None else (self.index, self.docs)
+
+    def visible_index(self) -> Index:
+        """Return those tools alone: what searches has no use for the documentation, which is not loaded then."""
+        return self.visible()[0] if self._gate is not None else self.index

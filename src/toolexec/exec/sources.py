@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolexec.backend.base import Backend, BackendStatus, LiveBackend, RefreshableBackend
 from toolexec.backend.catalog import Catalog
-from toolexec.backend.offers import OffersMore
+from toolexec.backend.offering import OffersMore
 from toolexec.backend.owners import Owners
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from toolexec.errors import ContextBudgetError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller, Origin
+from toolexec.run.context_settings import ContextSettings
 from toolexec.run.excerpt import encode
-from toolexec.run.settings import ContextSettings
 from toolexec.run.tokens import PROSE, VALUES, counted_with
 
 __all__ = ["CAUSES", "Cause", "ContextCost", "ContextMeter", "Counted"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
-from toolexec.backend.offers import is_offer_id
+from toolexec.backend.offering import is_offer_id
 from toolexec.discovery.index import Registered
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.errors.hints import did_you_mean

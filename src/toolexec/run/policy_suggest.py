@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os.path import commonpath
 from typing import Any, Final, cast
 
-from toolexec.backend.offers import is_offer_id
+from toolexec.backend.offering import is_offer_id
 from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.model.ids import ToolID

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from toolexec.backend.offers import KIND_MARKS, OffersMore
+from toolexec.backend.offering import KIND_MARKS, OffersMore
 from toolexec.backend.registry import BackendRegistry
 from toolexec.discovery.index import Index, Registered, get_tool
 from toolexec.discovery.view import browsable

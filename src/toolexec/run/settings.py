@@ -21,7 +21,6 @@ __all__ = [
     "BulkheadSettings",
     "CacheIdentity",
     "CacheSettings",
-    "ContextSettings",
     "Effect",
     "PinningSettings",
     "PolicySettings",
@@ -31,7 +30,6 @@ __all__ = [
     "ScanSettings",
     "ScannerName",
     "TelemetrySettings",
-    "TokenCount",
 ]
 
 Effect: TypeAlias = Literal["allow", "deny", "ask"]
@@ -46,8 +44,6 @@ AuditFormat: TypeAlias = Literal["jsonl", "sqlite"]
 AuditSync: TypeAlias = Literal["none", "always"]
 CacheIdentity: TypeAlias = Literal["caller", "tenant", "none"]
 """Who shares answers: each caller has its own, the callers of one tenant share them, or all do."""
-TokenCount: TypeAlias = Literal["estimate", "exact", "off"]
-"""By their characters, with the vocabulary of o200k, or not at all."""
 
 MIN_BYTES: Final = 1000
 """The smallest budget of a result: an outline must have room to say how to read on."""
@@ -64,26 +60,6 @@ class ResultSettings:
     max_kept_bytes: Bytes = setting(256 * 1024**2, "Memory for kept results in total.", above=0, file_least=MIN_BYTES)
     max_tokens: int = setting(
         0, "A result with more tokens is shown as an outline, with a handle; 0: only results.max_bytes counts.", least=0
-    )
-
-
-@checked("ContextSettings")
-@dataclass(frozen=True, kw_only=True)
-class ContextSettings:
-    """How the tokens of conversations are counted, and how many there may be. Raises ConfigurationError for a value
-    that makes no sense."""
-
-    count: TokenCount = setting(
-        "estimate", "How tokens are counted: by characters, with a vocabulary (exact needs rs-bpe), or not at all."
-    )
-    max_session_tokens: int = setting(
-        0, "Token budget of a conversation; further calls are refused. 0: no limit.", least=0
-    )
-    max_caller_tokens: int = setting(
-        0, "Token budget of a caller, over all conversations; further calls are refused. 0: no limit.", least=0
-    )
-    idle: Seconds = setting(
-        3600.0, "Idle time after which the count of a conversation or caller starts again at 0.", above=0, file_least=1
     )
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from toolexec.errors import ConfigurationError
-from toolexec.run.settings import TokenCount
+from toolexec.run.context_settings import TokenCount
 
 __all__ = ["PROSE", "VALUES", "TokenCounter", "counted_with", "estimated", "exact", "vocabulary"]
 

@@ -41,7 +41,8 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolexec.backend.base import Backend
-from toolexec.backend.offers import OfferEvent, OffersMore
+from toolexec.backend.offering import OffersMore
+from toolexec.backend.offers import OfferEvent
 from toolexec.discovery.index import Index
 from toolexec.discovery.pages import CursorSeal
 from toolexec.discovery.preparing import Prepares

@@ -28,7 +28,8 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolexec.backend.offers import Offered, OfferEvent, Offers, OffersMore
+from toolexec.backend.offering import OffersMore
+from toolexec.backend.offers import Offered, OfferEvent, Offers
 from toolexec.discovery.pages import CursorSeal
 from toolexec.errors import (
     ApprovalRequiredError,

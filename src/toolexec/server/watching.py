@@ -13,7 +13,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from toolexec.backend.offers import OffersMore
+from toolexec.backend.offering import OffersMore
 from toolexec.errors import ToolExecError
 from toolexec.exec.resources import Resources
 from toolexec.model.origin import Origin, acting, current_origin
