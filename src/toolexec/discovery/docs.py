@@ -120,6 +120,22 @@ class ToolDoc:
             return None
         return dict(self.examples[0].copy().args) if self.examples else example_args(self.tool.input_schema.text)
 
+    def completed(self, unavailable: str | None, find_producers: FindProducers | None) -> ToolDoc:
+        """Return the documentation with what only an Exec knows. Written out, since `replace` takes 2 µs more."""
+        return ToolDoc(
+            id=self.id,
+            level=self.level,
+            summary=self.summary,
+            tool=self.tool,
+            bindings=self.bindings,
+            notes=self.notes,
+            examples=self.examples,
+            external_refs=self.external_refs,
+            unavailable=unavailable,
+            described=self.described,
+            find_producers=find_producers,
+        )
+
     def public(self) -> ToolDoc:
         """Give the documentation as models may read it: without the reason why the tool is unavailable, which is for
         operators."""
@@ -314,7 +330,8 @@ _NO_ENTRY = DocEntry()
 def _summary_of(tool: Tool | None) -> str:
     if tool is None:
         return ""
-    return cut(Metadata(tool.meta).summary or tool.description, MAX_SUMMARY)
+    summary = Metadata(tool.meta).summary if tool.has_meta else ""
+    return cut(summary or tool.description, MAX_SUMMARY)
 
 
 def schema_info(schema_text: str) -> SchemaInfo:

@@ -91,7 +91,7 @@ class Finder:
             doc = replace(doc, tool=learned.with_output(doc.tool))
         reason = self._sources.unavailable(doc.id)
         find = partial(self._producers_for, index, doc.id) if level == "full" else None
-        return replace(doc, unavailable=reason, find_producers=find) if reason or find else doc
+        return doc.completed(reason, find) if reason or find else doc
 
     def _producers_for(self, index: Index, tool_id: str) -> Mapping[str, Sequence[Producer]]:
         return self._links.links.producers_for(tool_id, visible=lambda other: index.find(other) is not None)
