@@ -37,6 +37,7 @@ __all__ = ["InMemoryIndex"]
 logger: logging.Logger = logging.getLogger(__name__)
 _TRIES = 3
 _KEPT = 512
+_BINDINGS = (LocalBinding, ProviderBinding, MCPBinding)
 
 
 class _RecentChanges:
@@ -455,7 +456,7 @@ def _where(entry: Registered) -> list[tuple[Binding, str]]:
 
 
 def _check_types(tool: object, binding: object) -> None:
-    if not isinstance(tool, Tool) or not isinstance(binding, LocalBinding | ProviderBinding | MCPBinding):
+    if not isinstance(tool, Tool) or not isinstance(binding, _BINDINGS):
         raise InvalidToolError(f"register(tool, binding) takes a Tool and a binding, not {tool!r} and {binding!r}")
 
 

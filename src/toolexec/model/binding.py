@@ -41,7 +41,8 @@ class LocalBinding:
     name: str
 
     def __post_init__(self) -> None:
-        _require("local", handler=self.name)
+        if type(self.name) is not str or not self.name:
+            _require("local", handler=self.name)
 
     @property
     def backend(self) -> str:

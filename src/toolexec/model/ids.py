@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolexec.errors import InvalidToolIDError
 
-__all__ = ["MAX_NAME_LENGTH", "ToolID", "check_segment", "clean_segment", "without_version"]
+__all__ = ["MAX_NAME_LENGTH", "ToolID", "check_segment", "clean_segment", "joined", "without_version"]
 
 MAX_NAME_LENGTH = 128
 """The most characters that a namespace, a name or a version may have."""
@@ -54,9 +54,14 @@ class ToolID:
         return cls(name, namespace, version)
 
     def __str__(self) -> str:
-        if not self.namespace:
-            return self.name
-        return f"{self.namespace}:{self.name}:{self.version}" if self.version else f"{self.namespace}:{self.name}"
+        return joined(self.name, self.namespace, self.version)
+
+
+def joined(name: str, namespace: str, version: str) -> str:
+    """Return the ID of these parts, which are legal."""
+    if not namespace:
+        return name
+    return f"{namespace}:{name}:{version}" if version else f"{namespace}:{name}"
 
 
 def check_segment(segment: str, *, version: bool = False) -> str | None:

@@ -60,9 +60,9 @@ class Schema:
         """
         if isinstance(value, Schema):
             return value
-        if isinstance(value, str | bytes | bytearray):
+        if isinstance(value, (str, bytes, bytearray)):
             return cls._from_text(value)
-        if not isinstance(value, Mapping | bool):
+        if type(value) is not dict and not isinstance(value, (Mapping, bool)):
             raise InvalidSchemaError(f"a schema is a mapping, a boolean or JSON text, not {type(value).__name__}")
         try:
             text = _encode(value if isinstance(value, bool | dict) else dict(value))

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _MAX_SHOWN: Final = 40
 _CALLS_BEFORE_COMPILED: Final = 3  # most classes of settings are used once, and not worth it
 _CALLS_BEFORE_ALL_IS_READ: Final = 30  # where compiling would import what the calls until then did not need
-_STRINGS: Final = (str, bytes, bytearray, memoryview)
+_NO_COLLECTIONS: Final = (str, bytes, bytearray, memoryview, abc.Mapping)
 _SEQUENCES: Final = (list, tuple, abc.Sequence, abc.MutableSequence)
 _COLLECTIONS: Final = (set, frozenset, abc.Set, abc.MutableSet, abc.Collection, abc.Iterable)
 _MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
@@ -522,12 +522,15 @@ def _collection(is_sequence: bool, args: tuple[Any, ...]) -> _Kind:
     if len(args) > 1 and args[1] is not ...:
         items = _either([_kind(choice) for choice in args])
     kinds = abc.Sequence if is_sequence else abc.Collection
+    all_quick = items.quick.issuperset
 
     def holds(value: object) -> bool:
-        return isinstance(value, kinds) and not isinstance(value, (*_STRINGS, abc.Mapping))
+        return type(value) in (list, tuple) or (isinstance(value, kinds) and not isinstance(value, _NO_COLLECTIONS))
 
     def fits(value: JSONValue) -> bool:
-        return holds(value) and (items is _ANYTHING or all(items.fits(item) for item in value))
+        if not holds(value):
+            return False
+        return items is _ANYTHING or all_quick(map(type, value)) or all(map(items.fits, value))
 
     of = "" if items is _ANYTHING else f" of {items.many}"
     return _Kind(f"a list{of}", f"lists{of}", fits, holds=holds, items=items)
