@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from toolexec.run.deadline import DeadlineExceededError, with_deadline
 from toolexec.server.http.replies import Refuse, header, owner_of, refuse, reply_json
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.turns import Turns
@@ -59,13 +60,13 @@ class BodyLimits:
         if len(length) > _DIGITS or not length.isascii() or not length.isdigit() or int(length) > self._most:
             await self._too_long(send)
             return
-        body: bytes | None = b""
-        with anyio.move_on_after(self._seconds) as limit:
-            body = await self._read(receive)
-        if limit.cancelled_caught:
+        try:
+            body = await with_deadline(self._read(receive), self._seconds)
+        except DeadlineExceededError:
             self._tell("body_timeout")
             await refuse(send, 408, f"the body did not arrive within {self._seconds:g} s")
-        elif body is None:
+            return
+        if body is None:
             self._tell("disconnected")
         elif len(body) > self._most:
             await self._too_long(send)

@@ -14,13 +14,14 @@ from typing import Any, Final
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolexec.errors import StateError
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller
 from toolexec.model.shares import NoShareError, giving_way
 from toolexec.server.auth.credentials import CALLER
+from toolexec.server.http.exchange import Exchanges
 from toolexec.server.http.replies import caller_key, header, is_stream, owner_of, reply_json
 from toolexec.server.http.restoring import post, reopened
 from toolexec.server.http.settings import HttpSettings
@@ -114,6 +115,9 @@ class Sessions:
             max_request_body_size=http.max_body_bytes,
             max_sessions=None,
         )
+        self._modern: ASGIApp = self._manager.asgi_app
+        if not http.json_response:
+            self._modern = Exchanges(lowlevel, self._modern)
         self._room = room if room is not None else SessionRoom(http)
         self._kept = lowlevel.kept_sessions if isinstance(lowlevel, KeepsSessions) else None
         self._restoring: dict[str, asyncio.Lock] = {}
@@ -127,7 +131,7 @@ class Sessions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of either era; only those of the handshake era have sessions."""
         if (header(scope, b"mcp-protocol-version") or _HANDSHAKE) not in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self._manager.asgi_app(scope, receive, send)
+            await self._modern(scope, receive, send)
             return
         owner, session_id = owner_of(scope), header(scope, b"mcp-session-id")
         if session_id is not None:
