@@ -390,7 +390,7 @@ async def test_a_refusal_of_the_sdk_is_the_calls_error(connect, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("mcp.Client.call_tool", refuse)
         with pytest.raises(RemoteToolError, match="an unexpected kind of result"):
-            await call(backend)
+            await call(backend, on_progress=lambda _: None)
     assert (await call(backend, args={"a": 1})).structured == {"a": 1}
     assert "restarts" not in backend.status().info
 

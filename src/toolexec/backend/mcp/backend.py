@@ -29,6 +29,7 @@ from toolexec.backend.mcp.failures import describe_failure
 from toolexec.backend.mcp.instances import Instances
 from toolexec.backend.mcp.listing import Listing, read_listing
 from toolexec.backend.mcp.offers import ask_offer, linked, may_offer, narrowed, read_offers
+from toolexec.backend.mcp.plain_calls import is_traced
 from toolexec.backend.mcp.relay import Relay
 from toolexec.backend.mcp.sandbox import MakeServerSandbox
 from toolexec.backend.mcp.tasks import call_as_task
@@ -374,8 +375,12 @@ class MCPBackend:
     async def _call_tool(
         self, name: str, args: JSONObject, report: ProgressFnT | None, meta: Any, client: Client
     ) -> ToolReply:
+        calls, version = self._connection.wire.calls, client.protocol_version
+        is_plain = not self.server.url and report is None and version not in MODERN_PROTOCOL_VERSIONS
         if name in self._task_tools:
             reply = convert_reply(await call_as_task(client, name, dict(args), report, meta))
+        elif is_plain and calls is not None and not is_traced():
+            reply = await calls.call(name, args, meta, version)
         else:
             reply = convert_reply(await client.call_tool(name, dict(args), progress_callback=report, meta=meta))
         if client.server_capabilities.resources is None:

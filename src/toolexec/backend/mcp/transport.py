@@ -30,6 +30,7 @@ from toolexec.backend.catalog import AT_ONCE
 from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.listing import screen_tools
 from toolexec.backend.mcp.login import KnownSecrets, send_with_login
+from toolexec.backend.mcp.plain_calls import PlainCalls
 from toolexec.backend.mcp.sdk_streams import ReadStream
 from toolexec.backend.mcp.tasks import wrap_task
 from toolexec.errors.outcome import Outcome
@@ -51,7 +52,8 @@ class Wire:
     `lost` is set when the server's side has ended. `status` is the last HTTP status that was an error. `probing` is
     true from the question for the modern protocol until its answer; `ignores_probe` after it had none in time.
     `faults` says what is wrong with invalid listed tools, by name. Once the connection is over, `ended` is set and
-    `reason` says why; `too_long` is how many bytes a message may have, where a longer one was the reason.
+    `reason` says why; `too_long` is how many bytes a message may have, where a longer one was the reason. `calls` makes
+    calls past the SDK's client, for servers that are commands.
     """
 
     def __init__(self) -> None:
@@ -63,6 +65,7 @@ class Wire:
         self.ended: asyncio.Event = asyncio.Event()
         self.reason = ""
         self.too_long = 0
+        self.calls: PlainCalls | None = None
 
 
 class Delivery:
@@ -128,9 +131,13 @@ class WatchedTransport:
     async def __aenter__(self) -> Any:
         incoming, outgoing = await self._inner.__aenter__()
         receiver = _Receiver(incoming, self._wire, self._scrubber, connected=self._patience is None)
-        return receiver, outgoing if self._patience is None else _Sender(outgoing, receiver, self._patience)
+        sender = outgoing if self._patience is None else _Sender(outgoing, receiver, self._patience)
+        self._wire.calls = PlainCalls(sender)
+        return receiver, sender
 
     async def __aexit__(self, *exc: object) -> Any:
+        if self._wire.calls is not None:
+            self._wire.calls.end()
         return await self._inner.__aexit__(*exc)
 
 
@@ -168,7 +175,9 @@ class _Receiver(ReadStream[Any]):
 
     async def receive(self) -> Any:
         if self._connected:
-            return await self._receive()
+            while self._is_taken(item := await self._receive()):
+                pass
+            return item
         with anyio.CancelScope() as self._scope:
             if self._wire.ignores_probe:
                 self._scope.cancel()
@@ -182,6 +191,10 @@ class _Receiver(ReadStream[Any]):
         answer = SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._probe, error=error))
         self._settle()
         return answer
+
+    def _is_taken(self, item: Any) -> bool:
+        calls = self._wire.calls
+        return calls is not None and isinstance(item, SessionMessage) and calls.take(item.message)
 
     async def _receive(self) -> Any:
         try:
@@ -197,6 +210,8 @@ class _Receiver(ReadStream[Any]):
             return item
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._wire.lost.set()
+            if self._wire.calls is not None:
+                self._wire.calls.end()
             raise
 
     async def aclose(self) -> None:
