@@ -202,15 +202,21 @@ def outcome_of(error: BaseException | None) -> str:
 def answer_part(result: Result | None, entry: Registered | None, attempts: int, login: str = "") -> str:
     """Return what is unusual about how the call of *entry*, with so many *attempts*, was answered, with a comma before
     it; empty as a rule. *login* says whose login it was made with, where each caller has one."""
-    facts: JSONDict = {"attempts": attempts if attempts > 1 else None, "login": _cut(login) if login else None}
+    facts: JSONDict = {}
+    if attempts > 1:
+        facts["attempts"] = attempts
+    if login:
+        facts["login"] = login
     if result is not None:
-        facts["cached"] = result.cached or None
+        if result.cached:
+            facts["cached"] = result.cached
         if entry is not None:
             binding = result.binding or entry.binding
-            facts["answered_by"] = result.tool_id if result.tool_id != entry.tool.id else None
-            facts["answered_backend"] = binding.backend if binding.backend != entry.binding.backend else None
-    part = inside(facts)
-    return f",{part}" if part else ""
+            if result.tool_id != entry.tool.id:
+                facts["answered_by"] = result.tool_id
+            if binding.backend != entry.binding.backend:
+                facts["answered_backend"] = binding.backend
+    return f",{inside(facts)}" if facts else ""
 
 
 def outcome_part(error: BaseException | None, seconds: float, redact: Redactor) -> str:

@@ -62,10 +62,14 @@ class Budget:
         """Return a runner that keeps the budget around *inner*."""
         return _Budgeted(inner, self)
 
+    def has_room_for(self, value: Any) -> bool:
+        """Return whether a value is so small that it is certainly left as it is; looks at a few parts of it."""
+        return self.store.surely_fits(value, self.max_bytes)
+
     def cut(self, result: Result, origin: Origin) -> Result:
         """*result* with everything in it cut to the budget; a value that cannot be written as JSON is an error."""
         value = result.value
-        if not self.store.surely_fits(value, self.max_bytes):
+        if not self.has_room_for(value):
             try:
                 shown = self.store.show(value, origin, self.max_bytes)
             except InvalidResultError as error:
@@ -151,6 +155,8 @@ class _Budgeted(Layer):
 
     def after(self, call: ToolCall, result: Result) -> Result | Awaitable[Result] | None:
         if call.origin.path != "direct":
+            return None
+        if result.reply is None and result.error is None and self._budget.has_room_for(result.value):
             return None
         cut = partial(self._budget.cut, result, call.origin)
         content = result.reply.content if result.reply is not None else ()
