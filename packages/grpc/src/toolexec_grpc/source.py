@@ -40,6 +40,7 @@ from toolexec_grpc.connection import Connection, Connections
 from toolexec_grpc.descriptors import Services, build_services, read_descriptor_set
 from toolexec_grpc.failures import call_failure, outcome_of_unended
 from toolexec_grpc.json_mapping import read_message, write_message
+from toolexec_grpc.plain_messages import PlainMessage
 from toolexec_grpc.reflection import reflect
 from toolexec_grpc.schemas import is_wrapped, message_schema, takes_null
 
@@ -154,6 +155,8 @@ class _Reading:
             connections=self._connections,
             request=message_factory.GetMessageClass(descriptor.input_type),
             reply=message_factory.GetMessageClass(descriptor.output_type),
+            takes=PlainMessage.of(descriptor.input_type),
+            gives=PlainMessage.of(descriptor.output_type),
             pool=self._services.pool,
             wrapped=is_wrapped(descriptor.input_type),
             metadata=tuple(self._provider.metadata.items()),
@@ -175,6 +178,8 @@ class _Method:
     connections: Connections
     request: Any
     reply: Any
+    takes: PlainMessage | None
+    gives: PlainMessage | None
     pool: Any
     wrapped: bool
     metadata: tuple[tuple[str, str], ...]
@@ -263,7 +268,8 @@ class _Method:
         message = self.request()
         is_default = self.wrapped and args.get("value") is None and not (args and takes_null(message.DESCRIPTOR))
         try:
-            if not is_default:
+            is_read = self.takes is not None and self.takes.fill(args, message)
+            if not (is_default or is_read):
                 read_message(args["value"] if self.wrapped else args, message, self.pool)
             size = message.ByteSize()
             lacking = [] if message.IsInitialized() else message.FindInitializationErrors()
@@ -280,7 +286,7 @@ class _Method:
     def _value(self, reply: Any) -> Any:
         self._check(reply)
         try:
-            value = write_message(reply, self.pool)
+            value = self.gives.read(reply) if self.gives is not None else write_message(reply, self.pool)
         except (json_format.Error, ValueError, TypeError, RecursionError) as error:
             raise InvalidResultError(
                 f"{self.name} answered, but its answer has no JSON form: {str(error)[:500]}", op="normalize"
