@@ -109,7 +109,10 @@ class Exchanges:
             return False
         if not args and not any(key.startswith(_PARAM) for key in headers):
             return True
-        schema = find(name)
+        try:
+            schema = find(name)
+        except Exception:
+            return False  # the SDK asks again, says why not, and goes on
         return schema is None or validate_mcp_param_headers(schema, cast("JSONDict", args or {}), headers) is None
 
 
