@@ -62,14 +62,14 @@ async def test_the_sdk_makes_no_plain_call(connect: Any, monkeypatch: pytest.Mon
 
 
 async def test_a_plain_reply() -> None:
-    """Texts and structured data come as they were sent."""
+    """Strings and structured data come as they were sent."""
     reply = await Wire().reply({"content": [TEXT], "structuredContent": {"a": None}, "isError": True})
     assert (reply.content, reply.structured, reply.has_structured, reply.is_error) == ([TEXT], {"a": None}, True, True)
     assert not (await Wire().reply({"content": []})).has_structured
 
 
 async def test_a_reply_with_more_in_it() -> None:
-    """Other content and `_meta` are checked by the SDK's models, and come through."""
+    """Images and `_meta` are checked by the SDK's models, and come through."""
     image = {"type": "image", "data": "AA==", "mimeType": "image/png"}
     reply = await Wire().reply({"content": [image], "_meta": {"k": 1}})
     assert (reply.content, reply.meta) == ([image], {"k": 1})
@@ -87,7 +87,7 @@ async def test_a_reply_with_more_in_it() -> None:
     ],
 )
 async def test_a_reply_that_does_not_follow_mcp(result: dict[str, Any]) -> None:
-    """Such a reply is refused as the SDK refuses it."""
+    """A wrong reply is refused as the SDK refuses it."""
     with pytest.raises(ValidationError):
         await Wire().reply(result)
 
@@ -107,7 +107,7 @@ async def test_an_error() -> None:
 
 
 async def test_a_cancelled_call() -> None:
-    """The server is told, and its late answer is nobody's."""
+    """The server is notified, and its late answer is dropped."""
     wire = Wire()
     task = await wire.begin()
     task.cancel()

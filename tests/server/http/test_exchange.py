@@ -22,7 +22,7 @@ META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextproto
 
 
 class Exchange:
-    """One request to the application, without a socket: what it is sent, and what it hears of its client."""
+    """One request to the application, without a socket: what it is sent, and what it receives."""
 
     def __init__(self, app: HttpApp, name: str, *, token: str = "", **headers: str) -> None:
         self.app = app
@@ -84,7 +84,7 @@ async def greet() -> str:
 async def test_a_call_needs_no_other_task() -> None:
     """A call that is over at once is made by the task of its request alone."""
     async with serving(greet=greet) as app:
-        await Exchange(app, "it:greet").run()  # what the first call of a server loads is no part of a call
+        await Exchange(app, "it:greet").run()  # the first call of a server loads more
         loop, made = asyncio.get_running_loop(), list[str]()
 
         def note(loop: asyncio.AbstractEventLoop, coro: Any, **settings: Any) -> asyncio.Task[Any]:

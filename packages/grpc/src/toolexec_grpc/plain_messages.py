@@ -1,4 +1,4 @@
-"""Messages of texts, whole numbers and booleans, from JSON and back by a plan that is made once."""
+"""Messages of strings, integers and booleans, from JSON and back by a plan that is made once."""
 
 from __future__ import annotations
 

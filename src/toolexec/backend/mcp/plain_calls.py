@@ -33,7 +33,7 @@ _FIRST: Final = 1_000_000_001
 """The ID of the first of these calls; the SDK counts its own requests from 1."""
 _CALL: Final = "tools/call"
 _PATIENCE: Final = 5.0
-"""For how many seconds a server is told that a call was cancelled."""
+"""How many seconds the notice of a cancelled call may take."""
 _KEYS: Final = frozenset(("content", "isError", "structuredContent"))
 _PART: Final = frozenset(("type", "text"))
 _Answer: TypeAlias = JSONRPCResponse | JSONRPCError
@@ -75,7 +75,7 @@ class PlainCalls:
         return _plain_reply(message.result) or _checked_reply(message.result, version)
 
     def take(self, message: JSONRPCMessage) -> bool:
-        """Take the answer to one of these calls; returns False for what is none."""
+        """Take the answer to one of these calls; returns False for any other message."""
         if not self._waiting or not isinstance(message, _Answer) or message.id is None:
             return False
         answer = self._waiting.get(coerce_request_id(message.id))
@@ -104,7 +104,7 @@ class PlainCalls:
             try:
                 await self._send(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params))
             except MCPError:
-                return  # there is nobody left to be told
+                return  # the connection has ended, and the call with it
 
 
 def is_traced() -> bool:
@@ -119,7 +119,7 @@ def _closed() -> MCPError:
 
 
 def _plain_reply(result: JSONDict) -> ToolReply | None:
-    """Return a reply of texts and structured data, which need no look; None for any other."""
+    """Return a reply of strings and structured data, which needs no check; None for any other."""
     content, is_error = result.get("content"), result.get("isError", False)
     structured = result.get("structuredContent")
     if not (result.keys() <= _KEYS and isinstance(content, list) and isinstance(is_error, bool)):

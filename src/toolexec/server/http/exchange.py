@@ -60,9 +60,9 @@ class Exchanges:
     request, and refuses what has to be refused.
 
     The SDK's application has four tasks and streams between them for each request. Here a call is made by the task that
-    brought it, and there is one more only for a call that takes a while: then somebody has to notice that its client is
-    gone, and to keep the connection alive. What the call says meanwhile goes to the client as it is said, and the
-    answer becomes a stream with that.
+    brought it, and there is one more only for a call that takes a while, which notices that the client is gone and
+    keeps the connection alive. What the call says meanwhile goes to the client as it is said, and the answer becomes a
+    stream with that.
     """
 
     def __init__(self, lowlevel: Server[Any], others: ASGIApp) -> None:
@@ -213,17 +213,17 @@ class _Call:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> JSONDict:
-        """Raise NoBackChannelError: there is no way to ask a client of this era anything."""
+        """Raise NoBackChannelError: a client of this era cannot be asked on its request."""
         raise NoBackChannelError(method)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Tell the client something, until it has its answer."""
+        """Send the client a notification, until it has its answer."""
         note = JSONRPCNotification(jsonrpc="2.0", method=method, params=None if params is None else dict(params))
         body = note.model_dump(mode="json", by_alias=True, exclude_none=True)
         await self._say(_event(json.dumps(body, separators=(",", ":"))))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is, where it wants to know."""
+        """Report to the client how far the call is, where it asked for that."""
         if self.progress_token is None:
             return
         known = {"total": total, "message": message}
