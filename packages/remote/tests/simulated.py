@@ -230,14 +230,9 @@ class Server:
         tasks = [*self._tasks, *(run.task for run in self.service.active() if run.task is not None)]
         for task in tasks:
             task.cancel()
-        for run in self.hub._runs:  # its timers die with it
-            if run._away is not None:
-                run._away.cancel()
+        await self.hub._runs.aclose()
         if tasks:
             await asyncio.wait(tasks)
-        for run in self.hub._runs:
-            if run._away is not None:
-                run._away.cancel()
         for run in self.service._runs.values():
             if isinstance(run.watcher, PostWatcher) and run.watcher._away is not None:
                 run.watcher._away.cancel()

@@ -246,6 +246,27 @@ async def test_a_run_whose_client_stays_away_is_stopped(endpoint: str, gate: Gat
     assert "did not come back in time" in result.error.message
 
 
+async def test_what_waits_does_not_start_while_its_client_is_away(tmp_path: Path, gate: Gate) -> None:
+    """It starts when the client is back; others have their turns meanwhile."""
+    async with (
+        runtime_server(tmp_path, gate.sandbox(), max_running=2, reconnect=60.0) as endpoint,
+        Client(endpoint) as client,
+        Client(endpoint, OTHER) as other,
+    ):
+        for run in ("r1", "r2"):
+            await client.execute(run, run)
+        await until(lambda: len(gate.begun) == 2)
+        await client.execute("r3", "r3")
+        await client.lose()
+        gate.open.set()
+        await other.execute("r1", "other")
+        assert (await other.result("r1")).value == "done other"
+        assert gate.begun == ["r1", "r2", "other"]
+        await client.connect()
+        await client.resume("r3")
+        assert (await client.result("r3")).value == "done r3"
+
+
 async def test_a_run_that_is_unknown_never_starts(endpoint: str, gate: Gate) -> None:
     """Not even when the request arrives after the question: the answer can be relied on."""
     async with Client(endpoint) as client:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import WSMessage, WSMsgType
 from packages.remote.tests.servers import KEY, OTHER
+from tests.loop_clock import loop_clock
 from tests.waiting import PATIENCE, until
 
 from toolexec.remote import RuntimeServerSettings, SigningKey, TenantQuota
 from toolexec_remote.messages import RemoteMessage, encode_remote
 from toolexec_remote.server.duplex_connection import DuplexConnection
+from toolexec_remote.server.duplex_run import DuplexRun, DuplexRuns
 from toolexec_remote.server.rounds import Rounds
 from toolexec_remote.server.shares import Shares
 
@@ -80,7 +82,7 @@ def connected(socket: Any, shares: Shares | None = None, key: SigningKey = KEY) 
 
 async def most_between_turns(work: Any, done: Callable[[], int], total: int) -> int:
     """Do *work* until *total* is *done*; return the most that was done before everything else had its turn."""
-    task = asyncio.create_task(work)
+    task = asyncio.ensure_future(work)
     most, before = 0, 0
     while done() < total and not task.done():
         await asyncio.sleep(0)
@@ -160,6 +162,60 @@ async def test_who_gives_up_its_turn_keeps_no_one_waiting() -> None:
     waiting[1].cancel()
     await asyncio.wait_for(waiting[2], PATIENCE)
     await asyncio.wait_for(rounds.turn("ann"), PATIENCE)
+
+
+@pytest.mark.parametrize("is_wasteful", [True, False])
+async def test_who_wastes_its_turns_rests_beside_others(is_wasteful: bool) -> None:
+    """Messages that lead to nothing have a small part of the loop where another tenant is served, and others all that
+    is left."""
+    with loop_clock() as clock:
+        used, done = [0.0], list[int]()
+        rounds = Rounds(lambda: True, clock, lambda: used[0])
+
+        async def work() -> None:
+            for number in range(60):
+                await rounds.turn("bob")
+                if is_wasteful:
+                    rounds.waste("bob")
+                clock.advance(0.001)
+                used[0] += 0.001
+                done.append(number)
+
+        task, began, last = asyncio.create_task(work()), clock(), clock()
+        while not task.done():
+            before = len(done)
+            await asyncio.sleep(0)
+            if len(done) == before:  # the loop has nothing to do
+                clock.advance(0.0001)
+            if clock() - last > 0.01:
+                last = clock()
+                await rounds.turn("ann")
+        took = clock() - began
+    assert took > 0.18 if is_wasteful else took < 0.09
+
+
+async def test_a_client_that_leaves_many_runs_behind_holds_up_no_one() -> None:
+    """They are given up one after the other, and everything else has its turn between."""
+    service: Any = SimpleNamespace(shares=shared(), settings=SimpleNamespace(reconnect=0.0), note_read=lambda *_: None)
+    runs, connection = DuplexRuns(service), connected(Roomy())
+    for number in range(100):
+        runs.add(DuplexRun(runs, KEY.account, f"run-{number}", connection))
+    runs.leave(connection)
+    [waiting] = runs._waiting
+    assert await most_between_turns(waiting, lambda: 100 - len([*runs]), 100) == 1
+
+
+async def test_what_a_connection_has_brought_ends_with_it() -> None:
+    """A message that has not been begun when its connection is over is dropped."""
+    shares, socket = shared(), Roomy(arrived=10)
+    connection, begun = connected(socket, shares), list[str]()
+    connection._shared.service.metrics.resumed = lambda: begun.append("")
+    await shares.reading.turn(KEY.account)
+    reading = asyncio.create_task(connection._read())
+    await asyncio.sleep(0)
+    connection._end()
+    await reading
+    assert (socket.read, begun) == (1, [])
 
 
 async def test_it_is_read_as_its_answers_are() -> None:

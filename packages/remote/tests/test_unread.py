@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from packages.remote.tests.servers import KEY, OTHER, Client, identity, runtime_server, signed_post
+from tests.waiting import PATIENCE
 
 from toolexec.remote import RuntimeServerSettings, TenantQuota
 from toolexec.sandbox import CodeResult, ExecuteRequest
@@ -99,6 +100,30 @@ async def test_who_does_not_come_back_is_waited_for_no_longer(tmp_path: Path) ->
         async with Client(endpoint, OTHER) as bob:
             await bob.execute("r2", "large")
             await bob.expect("result", run="r2")
+
+
+async def test_a_run_that_was_given_up_has_nothing_to_be_read(tmp_path: Path) -> None:
+    """What a program had printed when its client was given up is counted no more: the next one of its tenant starts."""
+    stopped = asyncio.Event()
+
+    async def print_and_wait(request: ExecuteRequest) -> None:
+        for stream in ("stdout", "stderr"):
+            request.output.write("x" * (256 << 10), stream)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    sandbox = ScriptedSandbox({"print": print_and_wait}, default=1)
+    async with runtime_server(tmp_path, sandbox, **LITTLE, reconnect=0.01) as endpoint:
+        async with Client(endpoint, OTHER) as client:
+            await client.execute("r1", "print")
+            await client.expect("started")
+            await client.lose()
+            await asyncio.wait_for(stopped.wait(), PATIENCE)
+        async with Client(endpoint, OTHER, name="next") as client:
+            await client.execute("r2", "1")
+            assert (await client.result("r2")).value == 1
 
 
 async def test_who_reads_nothing_takes_no_place_from_others() -> None:

@@ -175,6 +175,8 @@ class RuntimeApp:
                 f"this server speaks {SUBPROTOCOL}, and the client {asked[:100] or 'nothing that it says'}; update "
                 "toolexec-remote on the side that is older"
             )
+        await self._turn(key.account)
+        self._service.shares.reading.waste(key.account)
         settings = self._settings
         socket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
@@ -195,14 +197,19 @@ class RuntimeApp:
             self.doors.admit(request.protocol, key.account)
         return key
 
+    async def _turn(self, account: str) -> None:
+        """Wait until the next request of a tenant may be served."""
+        shares = self._service.shares
+        if pause := shares.pause(account):
+            await asyncio.sleep(pause)
+        await shares.reading.turn(account)
+
     # -- runs by POST -------------------------------------------------------------------------------------------------
 
     async def execute(self, request: web.Request) -> web.StreamResponse:
         """Run a program, or go on with one that is known by its ID."""
         account = self._identified(request).account  # others need not send a body
-        if pause := self._service.shares.pause(account):
-            await asyncio.sleep(pause)
-        await self._service.shares.reading.turn(account)
+        await self._turn(account)
         body = await self._body(request)
         key = self._verified(request, body)
         wanted = read_request(body)

@@ -61,8 +61,7 @@ class DuplexHub:
                 del self._connections[name]
             if connection.is_admitted:
                 self._metrics.connected(-1)
-                for run in self._runs:
-                    run.leave(connection)
+                self._runs.leave(connection)
             self._runs.left.set()
 
     def _admit(self, name: tuple[str, str], connection: DuplexConnection) -> None:
@@ -97,5 +96,6 @@ class DuplexHub:
                     self._runs.left.clear()
                     await self._runs.left.wait()
         await asyncio.gather(*(connection.aclose() for connection in self._connections.values()))
+        await self._runs.aclose()
         if self._push is not None:
             self._push.cancel()

@@ -103,21 +103,23 @@ class DuplexConnection:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
+            await self.aclose()  # one that was lost, too: else what it brought stays until its next ping is due
 
     async def _read(self) -> None:
         """Take what comes, as fast as its tenant may send it and as it reads the answers. Raises ProtocolError."""
         shares = self._shared.service.shares
         async for message in self._socket:
-            if self._is_closed:
-                return
             if self._door is not None and isinstance(message.data, bytes):
                 self._door.consumed(len(message.data))
             if wait := shares.pause(self.key.account):
                 await asyncio.sleep(wait)
             await shares.reading.turn(self.key.account)
+            if self._is_closed:
+                return
             if message.type is WSMsgType.BINARY:
                 self._take(message.data)
             elif message.type is WSMsgType.PING:
+                shares.reading.waste(self.key.account)
                 await self._socket.pong(message.data)
             elif message.type is WSMsgType.TEXT:
                 raise ProtocolError("messages are binary here")
@@ -143,6 +145,7 @@ class DuplexConnection:
             return None
         if message.type is not WSMsgType.BINARY:
             return None
+        await self._shared.service.shares.reading.turn(self.key.account)
         hello = decode_remote(message.data)
         fields = hello.fields
         theirs, stamp, signature = fields.get("nonce"), fields.get("timestamp"), fields.get("signature")
@@ -259,11 +262,14 @@ class DuplexConnection:
             known.take(message, self)
         elif message.type in ("execute", "open"):
             self._begin(message)
-        # else: of a run that is over, and forgotten
+        else:  # of a run that is over, and forgotten
+            self._shared.service.shares.reading.waste(self.key.account)
 
     def _resume(self, message: RemoteMessage, known: DuplexRun | None) -> None:
         service, account = self._shared.service, self.key.account
         service.metrics.resumed()
+        if known is None:
+            service.shares.reading.waste(account)
         asked = message.fields.get("incarnation")
         if asked != service.incarnation.id:
             self._recall(message.run, str(asked))
@@ -313,6 +319,7 @@ class DuplexConnection:
                 )
         except ToolExecError as error:
             shared.service.metrics.refused(error)
+            shared.service.shares.reading.waste(account)
             duplex.done(Outcome.refused(error))
 
     def _verified(self, message: RemoteMessage) -> RemoteRequest:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from toolexec.errors import ProtocolError, SandboxFailedError, SandboxUnavailableError, ToolExecError
@@ -43,29 +43,59 @@ class DuplexRuns:
         self.service = service
         self.left = asyncio.Event()
         """Set when a run has left, or its client has."""
-        self._runs: dict[tuple[str, str], DuplexRun] = {}
-        self._counts: Counter[str] = Counter()
+        self._runs: defaultdict[str, dict[str, DuplexRun]] = defaultdict(dict)
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def __iter__(self) -> Iterator[DuplexRun]:
-        return iter([*self._runs.values()])
+        return iter([run for runs in self._runs.values() for run in runs.values()])
 
     def find(self, account: str, run: str) -> DuplexRun | None:
         """Return a run that came by some connection of this tenant."""
-        return self._runs.get((account, run))
+        return self._runs[account].get(run) if account in self._runs else None
 
     def add(self, run: DuplexRun) -> None:
         """Keep a run; raises ProtocolError for a client that never acknowledges the ends of its runs."""
-        if self._counts[run.account] >= _MAX_UNACKNOWLEDGED:
+        runs = self._runs[run.account]
+        if len(runs) >= _MAX_UNACKNOWLEDGED:
             raise ProtocolError(f"{_MAX_UNACKNOWLEDGED} runs are not over, or their ends not acknowledged")
-        self._runs[run.account, run.link.run] = run
-        self._counts[run.account] += 1
+        runs[run.link.run] = run
 
     def drop(self, run: DuplexRun) -> None:
         """Forget a run whose end has arrived, or whose client did not come back."""
-        if self._runs.get((run.account, run.link.run)) is run:
-            del self._runs[run.account, run.link.run]
-            self._counts[run.account] -= 1
+        if self.find(run.account, run.link.run) is run:
+            del self._runs[run.account][run.link.run]
+            if not self._runs[run.account]:
+                del self._runs[run.account]
             self.left.set()
+
+    def leave(self, connection: Connection) -> None:
+        """Have the runs of a connection that is over wait for the next one, and give up those that it does not take up
+        in time."""
+        account = connection.key.account
+        away = [run for run in [*self._runs.get(account, {}).values()] if run.leave(connection)]
+        if away and not self._is_closed:
+            waiting = asyncio.create_task(self._give_up(account, away, connection))
+            self._waiting.add(waiting)
+            waiting.add_done_callback(self._waiting.discard)
+
+    async def _give_up(self, account: str, away: Sequence[DuplexRun], connection: Connection) -> None:
+        """Give up what has no caller any more, in turns of its tenant: who leaves many runs behind holds up no one."""
+        await asyncio.sleep(self.service.settings.reconnect)
+        for run in away:
+            if run.is_away_since(connection):
+                await self.service.shares.reading.turn(account)
+                self.service.shares.reading.waste(account)
+                run.give_up(connection)
+
+    async def aclose(self) -> None:
+        """Wait for no client any more."""
+        self._is_closed = True
+        waiting = [*self._waiting]
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
 
 
 class DuplexRun:
@@ -87,7 +117,9 @@ class DuplexRun:
         self._flush_is_due = False
         self._is_over = False
         self._is_session = False
-        self._away: asyncio.TimerHandle | None = None
+        self._is_forgotten = False
+        self._is_paused = False  # whether it would start, were its client there
+        self._left: Connection | None = None  # the connection that it waits for the successor of
         self._closing: asyncio.Task[None] | None = None
         self.opening: asyncio.Task[None] | None = None
 
@@ -126,27 +158,38 @@ class DuplexRun:
         """Go on over a new connection, with what the client does not have."""
         self.link.receive(message)
         self._give_back()
-        if self._away is not None:
-            self._away.cancel()
-            self._away = None
+        self._left = None
         self._connection = connection
+        if self._is_paused and self.run is not None:
+            self._is_paused = False
+            self.run.confirmed.set()
         if self._is_over and not self.link.kept_count:
             self._forget()
         connection.put(self.link.ack())
         for kept in self.link.again():
             connection.put(kept)
 
-    def leave(self, connection: Connection) -> None:
-        """Wait for the client to come back, if this was its connection."""
-        if connection is self._connection:
-            self._connection = None
-            self._away = self._loop.call_later(self._runs.service.settings.reconnect, self._give_up)
+    def leave(self, connection: Connection) -> bool:
+        """Wait for the client to come back, if this was its connection; return whether it was. What has not started
+        does not start meanwhile."""
+        if connection is not self._connection:
+            return False
+        self._connection, self._left = None, connection
+        if self.run is not None and self.run.state == "queued" and self.run.confirmed.is_set():
+            self._is_paused = True
+            self.run.confirmed.clear()
+        return True
 
-    def _give_up(self) -> None:
-        """Stop what has no caller any more."""
-        self._stop(SandboxFailedError("the connection to the caller was lost, and it did not come back in time"))
-        self.end_session()
-        self._forget()
+    def is_away_since(self, connection: Connection) -> bool:
+        """Return whether the client has not come back since that connection."""
+        return self._left is connection and not self._is_forgotten
+
+    def give_up(self, connection: Connection) -> None:
+        """Stop what has had no caller since that connection."""
+        if self.is_away_since(connection):
+            self._stop(SandboxFailedError("the connection to the caller was lost, and it did not come back in time"))
+            self.end_session()
+            self._forget()
 
     def _give_back(self, kept: int | None = None) -> None:
         """Give back the bytes that were acknowledged, or all but *kept*."""
@@ -159,9 +202,12 @@ class DuplexRun:
         self._runs.service.note_read(self.account, self._unread)
         self._unread = 0
         self._runs.drop(self)
-        if self._away is not None:
-            self._away.cancel()
-        if self.run is not None:
+        self._is_forgotten = True
+        self._connection = self._left = None
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        if self.run is not None and self.run.outcome is not None:
             self._runs.service.forget(self.run)
             self.run = None
 
@@ -219,6 +265,9 @@ class DuplexRun:
         self._flush()
         self._is_over = True
         self.route.lose("the run is over")
+        if self._is_forgotten:
+            self._forget_run()
+            return
         fields: JSONObject = {}
         if outcome.kind == "refused" and not self._has_begun:
             fields = {"proof": self._runs.service.prove_never(self.account, self.link.run, self._key)}
@@ -255,6 +304,8 @@ class DuplexRun:
         self._send("frame", body=frame)
 
     def _send(self, kind: str, fields: JSONObject | None = None, body: bytes = b"") -> None:
+        if self._is_forgotten:  # no one would give back what it holds
+            return
         service = self._runs.service
         is_held = not body or service.shares.held.take(self.account, len(body))
         if not is_held and kind == "frame":
@@ -265,9 +316,8 @@ class DuplexRun:
         if kind == "result":
             self._unread = len(body)
             service.shares.unread.add(self.account, self._unread)
-        if is_spilled and self.run is not None:
-            service.forget(self.run)
-            self.run = None
+        if is_spilled:
+            self._forget_run()
         if self._connection is not None:
             self._connection.put(message)
 

@@ -88,11 +88,9 @@ class Execution:
         return pinned
 
     async def stopped(self, run: RemoteRun, request: ExecuteRequest) -> Outcome:
-        """Return the outcome of a run that was cancelled."""
-        why = run.stopped_for or SandboxFailedError("the server ends; the program was stopped")
-        if run.state != "running":
-            return Outcome.refused(why)
-        result = CodeResult(stdout=request.output.text(), stderr=request.output.text("stderr"), error=why)
+        """Return the outcome of a run that was cancelled while it was executed."""
+        output = request.output
+        result = CodeResult(stdout=output.text(), stderr=output.text("stderr"), error=run.why_stopped)
         result.tool_calls = request.gateway.tool_calls() if isinstance(request.gateway, RelayGateway) else []
         return await self._outcome(run.account, result)
 

@@ -92,6 +92,11 @@ class RemoteRun:
         """Implement `HeldPlace`."""
         return self.gateway.waits_since if self.state == "running" and self.gateway is not None else 0.0
 
+    @property
+    def why_stopped(self) -> ToolExecError:
+        """What it ends with when it is cancelled."""
+        return self.stopped_for or SandboxFailedError("the server ends; the program was stopped")
+
     @staticmethod
     def digest_of(body: bytes) -> bytes:
         """Return what distinguishes requests."""

@@ -235,7 +235,10 @@ class RunService:
             GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account, _CORES))
             outcome = await self._execution.run(run, request, session and session.guest, traceparent)
         except asyncio.CancelledError:
-            outcome = await _uncut(self._execution.stopped(run, request))
+            if run.state == "running":
+                outcome = await _uncut(self._execution.stopped(run, request))
+            else:
+                outcome = Outcome.refused(run.why_stopped)
         except ToolExecError as error:
             outcome = Outcome.refused(error)
         except Exception as error:
