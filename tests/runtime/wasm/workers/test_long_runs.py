@@ -18,22 +18,27 @@ from tests.waiting import until
 from toolexec.runtime.priority import APART, GIVES_WAY
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
-from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LOWEST, LongRuns
+from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LongRuns
 from toolexec.runtime.wasm.workers.pool import Workers
 from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="there are no workers on this system")
 
 USUAL = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0
-LOW, LEAST = min(19, USUAL + LOWER), min(19, USUAL + LOWEST)
+LOW = min(19, USUAL + LOWER)
 
 
-def nice_of(process: int) -> set[int]:
-    """Return how nice the threads of a process are."""
-    found: set[int] = set()
+def rank_of(thread: int) -> tuple[int, bool]:
+    """Return how nice a thread is, and whether it has only what the others leave."""
+    return os.getpriority(os.PRIO_PROCESS, thread), os.sched_getscheduler(thread) == os.SCHED_IDLE
+
+
+def ranks_of(process: int) -> set[tuple[int, bool]]:
+    """Return the same of all threads of a process."""
+    found: set[tuple[int, bool]] = set()
     for task in Path(f"/proc/{process}/task").iterdir():
         with suppress(OSError):  # it has just ended
-            found.add(os.getpriority(os.PRIO_PROCESS, int(task.name)))
+            found.add(rank_of(int(task.name)))
     return found
 
 
@@ -43,7 +48,7 @@ class Thread:
     def __init__(self, long_runs: LongRuns, *, computes: bool, gives_way: bool = False) -> None:
         self._long_runs, self._computes, self._gives_way = long_runs, computes, gives_way
         self._enough, self._is_there = threading.Event(), threading.Event()
-        self.priority = USUAL
+        self.rank = (USUAL, False)
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
         assert self._is_there.wait(10)
@@ -54,7 +59,7 @@ class Thread:
             pass
         self._is_there.set()
         self._enough.wait(10)
-        self.priority = os.getpriority(os.PRIO_PROCESS, self.watched.thread)
+        self.rank = rank_of(self.watched.thread)
         self._long_runs.leave(self.watched)
 
     def end(self) -> None:
@@ -76,14 +81,14 @@ def long_runs() -> LongRuns:
 
 
 def test_who_computes_for_long_gives_way(long_runs: LongRuns) -> None:
-    """A program that waits does not, however long; one that should gives way before it computes at all, and by more."""
+    """A program that waits does not, however long; one that should has what is left before it computes at all."""
     busy, idle = Thread(long_runs, computes=True), Thread(long_runs, computes=False)
     polite = Thread(long_runs, computes=False, gives_way=True)
     assert (busy.watched.gives_way, idle.watched.gives_way, polite.watched.gives_way) == (False, False, True)
     assert long_runs.look() == 3
     for each in (busy, idle, polite):
         each.end()
-    assert (busy.priority, idle.priority, polite.priority) == (LOW, USUAL, LEAST)
+    assert (busy.rank, idle.rank, polite.rank) == ((LOW, False), (USUAL, False), (USUAL, True))
     assert (busy.watched.gives_way, idle.watched.gives_way) == (True, False)
     assert long_runs.look() == 0
 
@@ -132,7 +137,7 @@ async def test_a_long_program_leaves_no_slow_thread_behind(python: PythonLanguag
             break
     else:
         pytest.fail("no short program left its thread to the next one")
-    await until(lambda: all(nice_of(worker.pid) == {USUAL} for worker in workers.ready))
+    await until(lambda: all(ranks_of(worker.pid) == {(USUAL, False)} for worker in workers.ready))
 
 
 @pytest.mark.full
@@ -151,8 +156,8 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
     await until(lambda: bool(having(3)))
     running += [asyncio.create_task(forever(gives_way=False)) for _ in range(2)]
     await until(lambda: having(0)[0].runs == 2)
-    await until(lambda: LEAST in nice_of(having(3)[0].pid))
-    assert nice_of(having(0)[0].pid) == {USUAL}
+    await until(lambda: (USUAL, True) in ranks_of(having(3)[0].pid))
+    assert ranks_of(having(0)[0].pid) == {(USUAL, False)}
     for each in running:
         each.cancel()
     await asyncio.wait(running)

@@ -1,5 +1,8 @@
 """Programs that compute for long give way to all others: their threads get a lower priority.
 
+Those that give way from their start on have what is left. Any other thread that wakes up takes their core at once;
+beside one that is only nicer, it may wait for a tick of the kernel, four milliseconds.
+
 An ordinary user can lower the priority of a thread and not raise it again, so a thread ends with such a program.
 """
 
@@ -11,16 +14,13 @@ import time
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["LONG_SECONDS", "LOWER", "LOWEST", "LongRuns", "Watched"]
+__all__ = ["LONG_SECONDS", "LOWER", "LongRuns", "Watched"]
 
 LONG_SECONDS: Final = 0.02
 """For how long a program computes before it gives way; a usual one with a few calls takes some milliseconds."""
 LOWER: Final = 5
 """By how much its thread is nicer then: it gets a third of what others get that want the same core. With more, programs
 would reach their time limits on a machine that has other work."""
-LOWEST: Final = 10
-"""The same for programs that their tenant has beyond its part of the cores: a tenth. Five of these at the priority of a
-long program had most of two cores, and other tenants waited tens of milliseconds for one."""
 _IDLE_ROUNDS: Final = 50
 
 
@@ -59,7 +59,7 @@ class LongRuns:
         with self._changed:
             self._watched.add(watched)
             if gives_way:
-                self._lower(watched, LOWEST)
+                self._leave_cores(watched)
             if self._is_waiting:
                 self._changed.notify()
         return watched
@@ -74,13 +74,20 @@ class LongRuns:
         with self._changed:  # none of these threads ends meanwhile
             for each in self._watched:
                 if not each.gives_way and each.computed >= LONG_SECONDS:
-                    self._lower(each, LOWER)
+                    self._lower(each)
             return len(self._watched)
 
-    def _lower(self, watched: Watched, steps: int) -> None:
+    def _lower(self, watched: Watched) -> None:
         with suppress(OSError):  # another rule may hold here
-            os.setpriority(os.PRIO_PROCESS, watched.thread, min(19, self._usual + steps))
+            os.setpriority(os.PRIO_PROCESS, watched.thread, min(19, self._usual + LOWER))
             watched.gives_way = True
+
+    def _leave_cores(self, watched: Watched) -> None:
+        try:
+            os.sched_setscheduler(watched.thread, os.SCHED_IDLE, os.sched_param(0))
+            watched.gives_way = True
+        except (AttributeError, OSError):  # it is not Linux, or another rule holds here
+            self._lower(watched)
 
     def _keep(self) -> None:
         rounds = 0
