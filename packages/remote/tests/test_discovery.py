@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from packages.remote.tests.here import use_names
+from packages.remote.tests.tools import Workshop
 from packages.remote.tests.virtual import VirtualLoop
 from tests.waiting import PATIENCE
 
 from toolexec.errors import ConfigurationError, SandboxDeniedError, SandboxUnavailableError
 from toolexec.remote import RemoteSettings
+from toolexec.runtime import Runtime
 from toolexec_remote.backend import RemoteBackend
 from toolexec_remote.discovery import Discovery
 from toolexec_remote.sources import FileSource, Member
@@ -121,11 +123,26 @@ async def test_a_refused_name_fails_at_once() -> None:
     use_names(backend, Names("169.254.169.254"))
     async with aclosing(backend):
         state = await backend.check()
+        with pytest.raises(SandboxUnavailableError) as caught:
+            await Runtime([backend]).execute(Workshop().request("x", timeout=30.0))
+    assert (caught.value.retryable, caught.value.outcome) == (False, "not_sent")
     assert isinstance(state.error, SandboxUnavailableError)
     assert not state.error.retryable
     assert isinstance(state.error.__cause__, SandboxDeniedError)
     assert state.error.__cause__.code == "address_denied"
     assert NAME in state.error.details["endpoints"]
+
+
+async def test_a_name_that_is_not_found_now_is_worth_a_retry() -> None:
+    """Through the router: nothing was run, and the error says which name, and why."""
+    backend, names = RemoteBackend(settings_of(NAME, connect_timeout=0.2)), Names()
+    names.now = OSError("the resolver failed")
+    use_names(backend, names)
+    async with aclosing(backend):
+        with pytest.raises(SandboxUnavailableError) as caught:
+            await Runtime([backend]).execute(Workshop().request("x", timeout=0.3))
+    assert (caught.value.retryable, caught.value.outcome) == (True, "not_sent")
+    assert "the resolver failed" in str(caught.value.details)
 
 
 def test_names_are_looked_up_again_and_failures_change_nothing() -> None:

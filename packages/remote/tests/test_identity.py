@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import time
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiohttp
 import pytest
@@ -19,17 +21,19 @@ from tests.waiting import PATIENCE, until
 
 from toolexec.errors import SandboxFailedError, SandboxUnavailableError, ToolExecError
 from toolexec.remote import RuntimeServerSettings
-from toolexec.sandbox import ExecuteRequest
+from toolexec.runtime import Runtime
+from toolexec.sandbox import CodeResult, ExecuteRequest
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote.endpoints import path_of
 from toolexec_remote.incarnation import ENDED, Incarnation, is_stated
 from toolexec_remote.messages import SUBPROTOCOL, RemoteMessage, decode_remote, encode_remote
 from toolexec_remote.signature import Target, sign, signed_headers, timestamp
-from toolexec_remote.wire import encode_request, read_response
+from toolexec_remote.wire import encode_request, encode_result, read_response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+Answers: TypeAlias = Callable[[RemoteMessage], RemoteMessage | None]
 WAITS = "print('begun')\nreturn tools.shop.wait(item=7)"
 
 
@@ -208,9 +212,36 @@ async def test_clocks_that_differ_are_named(tmp_path: Path) -> None:
     assert error["details"]["skew"] < -1e9
 
 
+@pytest.mark.parametrize("protocol", ["duplex", "post"])
+async def test_a_caller_whose_clock_is_an_hour_late_is_told(
+    tmp_path: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the router: nothing was run, by how much the clocks differ, and that a retry does not help."""
+    for module in ("app", "duplex_connection"):
+        monkeypatch.setattr(f"toolexec_remote.server.{module}.time", lambda: time() + 3600)
+    sandbox = Counting()
+    async with serving(tmp_path, sandbox) as endpoint, remote_to(endpoint, protocol=protocol) as backend:
+        with pytest.raises(ToolExecError) as caught:
+            await Runtime([backend]).execute(Workshop().request("x", timeout=30.0))
+    assert (caught.value.retryable, caught.value.outcome, sandbox.begun) == (False, "not_sent", 0)
+    stale = root_of(caught.value)
+    assert stale.code == "signature_stale"
+    assert abs(stale.details["skew"] + 3600) < 60
+
+
+def root_of(error: ToolExecError) -> ToolExecError:
+    """Return the error that was the first one."""
+    while isinstance(error.__cause__, ToolExecError):
+        error = error.__cause__
+    return error
+
+
 @asynccontextmanager
-async def lying(challenge: Incarnation, signer: Incarnation, *said: str) -> AsyncGenerator[str]:
-    """Serve connections that say that they are one process, and sign with the key of another one."""
+async def lying(
+    challenge: Incarnation, signer: Incarnation, *said: str, answers: Answers | None = None
+) -> AsyncGenerator[str]:
+    """Serve connections that say that they are one process, and sign with the key of another one; what comes then is
+    answered with *answers*."""
     from aiohttp import web
 
     async def connect(request: web.Request) -> web.WebSocketResponse:
@@ -221,8 +252,9 @@ async def lying(challenge: Incarnation, signer: Incarnation, *said: str) -> Asyn
         nonce = str(decode_remote(await there.receive_bytes()).fields["nonce"])
         spoken["proof"] = signer.state(*said, nonce)
         await there.send_bytes(encode_remote(RemoteMessage("welcome", fields=spoken)))
-        async for _ in there:
-            pass
+        async for message in there:
+            if answers is not None and (answer := answers(decode_remote(message.data))) is not None:
+                await there.send_bytes(encode_remote(answer))
         return there
 
     app = web.Application()
@@ -250,6 +282,37 @@ async def test_a_server_that_claims_the_identity_of_another_is_not_used(is_relay
         problem = backend.connections[0].problem
         assert problem is not None
         assert (problem.code, problem.outcome) == ("identity_unproven", "not_sent")
+        with pytest.raises(ToolExecError) as caught:
+            await Runtime([backend]).execute(Workshop().request("x", timeout=30.0))
+    assert (root_of(caught.value).code, caught.value.outcome) == ("identity_unproven", "not_sent")
+    assert not caught.value.retryable
+
+
+async def test_a_process_that_claims_the_run_of_another_is_not_believed(tmp_path: Path) -> None:
+    """It proves who it is, and states how the run ended: the run is lost, and is not started again."""
+    shop, its = Workshop(), Incarnation()
+
+    def claim(message: RemoteMessage) -> RemoteMessage | None:
+        if message.type != "resume":
+            return None
+        body = encode_result(CodeResult(value="made up"))
+        statement = its.state(ENDED, message.run, hashlib.sha256(body).hexdigest())
+        return RemoteMessage("result", message.run, {"statement": statement}, body)
+
+    async with (
+        serving(tmp_path, reconnect=0.1) as endpoint,
+        lying(its, its, "welcome", "n", answers=claim) as other,
+        Wire(endpoint) as wire,
+        remote_to(wire.endpoint) as backend,
+    ):
+        running = asyncio.create_task(Runtime([backend]).execute(shop.request(WAITS)))
+        await asyncio.wait_for(shop.begun.wait(), PATIENCE)
+        wire.lead_to(other)
+        wire.cut()
+        result = await asyncio.wait_for(running, PATIENCE)
+    assert result.value is None
+    assert "has not signed" in lost(result.error).message
+    assert shop.calls.total() == 1
 
 
 async def test_one_process_has_one_connection(tmp_path: Path) -> None:
@@ -286,7 +349,6 @@ async def test_only_the_own_words_of_a_process_say_how_its_run_ended(tmp_path: P
 
 async def test_a_key_that_is_taken_away_refuses_with_a_proof(tmp_path: Path) -> None:
     """Over a connection that is open, in the middle of a roll: nothing was run, and the error says which key."""
-    from toolexec.runtime import Runtime
     from toolexec_remote.server import serve_runtime
     from toolexec_remote.signature import KeyRing
 
@@ -309,7 +371,6 @@ async def test_a_key_that_is_taken_away_refuses_with_a_proof(tmp_path: Path) -> 
 
 async def test_what_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     """Through the router, too: within the time limit of the run; then the error is worth a retry, and has details."""
-    from toolexec.runtime import Runtime
 
     async with serving(tmp_path, Counting()) as endpoint, Wire(endpoint) as wire:
         wire.closed = True

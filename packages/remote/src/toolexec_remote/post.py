@@ -117,7 +117,7 @@ class PostClient:
         return names[self._turn % len(names)]
 
     def unavailable(self, found: Collection[tuple[str, str]]) -> SandboxUnavailableError:
-        """Return that no endpoint takes a program, given what is wrong with each."""
+        """Return that no endpoint takes a program, given what is wrong with each; one failure stays what it is."""
         states: JSONDict = {**dict(found), **self.discovery.states}
         listed = "; ".join(f"{endpoint}: {state}" for endpoint, state in states.items())
         error = SandboxUnavailableError(
@@ -125,8 +125,8 @@ class PostClient:
             retryable=not self.is_hopeless,
             details={"endpoints": states},
         )
-        problems = [*self.discovery.problems.values()]
-        if len(problems) == 1 and not found:
+        problems = [*(self._refusals.get(endpoint) for endpoint, _ in found), *self.discovery.problems.values()]
+        if len(problems) == 1:
             error.__cause__ = problems[0]
         return error
 
