@@ -18,8 +18,6 @@ from pathlib import Path
 from tests.server.crowd import Crowd, Server, served
 from tests.server.hostile import WAYS, hostility
 
-__all__ = ["main"]
-
 CALLERS = [f"caller-{number}" for number in range(199)]
 PAUSE = 4.0
 """Seconds between two calls of one caller: about 50 calls a second of all."""

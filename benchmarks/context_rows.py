@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from benchmarks.rows import Row
 
-__all__ = ["CONTEXT_GROUPS", "CONTEXT_NAMES"]
-
 _SHOWN = {"direct": "all tools listed", "meta": "`--expose meta`", "code": "`--expose code`"}
 _FIXED = {"meta": 800, "code": 450}
 _BARS = {

@@ -15,8 +15,6 @@ from hashlib import sha256
 from itertools import islice
 from typing import Any, TypeVar
 
-__all__ = ["QUERIES", "Query", "check", "document_text", "make_corpus", "other_queries", "precision"]
-
 T = TypeVar("T")
 SEED = 42
 DIGESTS = {1000: "386ee8fcb0734922", 10_000: "864237c0a471f607", 100_000: "857db045d84d3188"}

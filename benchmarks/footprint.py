@@ -8,8 +8,6 @@ import resource
 import sys
 from pathlib import Path
 
-__all__ = ["memory_in_use"]
-
 _ROLLUP = Path("/proc/self/smaps_rollup")
 
 

@@ -15,8 +15,6 @@ from typing import Any
 from benchmarks.peers import Peers
 from toolexec.errors.hints import did_you_mean
 
-__all__ = ["PROGRAMS", "Figure", "Outcome", "Program", "run_all", "run_program", "select"]
-
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 420
 _SLOWER = (

@@ -8,8 +8,6 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-__all__ = ["core_dependencies", "describe_commit", "describe_load", "describe_machine", "versions"]
-
 ROOT = Path(__file__).parent.parent
 
 

@@ -8,8 +8,6 @@ from typing import TypeAlias
 from benchmarks.harness import Figure
 from benchmarks.rows import show
 
-__all__ = ["MEANINGS"]
-
 Figures: TypeAlias = Mapping[str, Figure]
 
 

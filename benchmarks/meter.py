@@ -15,8 +15,6 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-__all__ = ["Meter", "cpu_seconds", "cpu_seconds_of", "run_program"]
-
 _PAUSE = 0.05
 _AT_ONCE = 64
 _TICK = 1 / os.sysconf("SC_CLK_TCK")

@@ -31,8 +31,6 @@ from packages.remote.tests.servers import Client, server_process
 
 from benchmarks.spent import loop_times
 
-__all__ = ["main"]
-
 RUNS: Final = 300
 ALONE: Final = 100
 """How many programs run before each way, to compare it with: a machine is not the same for three minutes."""

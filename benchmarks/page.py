@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.errors.hints import did_you_mean
 
-__all__ = ["Page", "marked", "read_page"]
-
 _END: Final = "<!-- end of table -->"
 _MARKER: Final = re.compile(r"<!-- table: (.+) -->")
 _STAMP: Final = re.compile(r"^Measured \d{4}-\d\d-\d\d at commit [0-9a-f]{7,40}\b", re.MULTILINE)

@@ -9,8 +9,6 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Peers", "prepare_peers"]
-
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".bench" / "peers"
 RECORD = FOLDER / "installed.json"

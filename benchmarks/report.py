@@ -18,8 +18,6 @@ from benchmarks.rows import TIMES, Row, show
 from benchmarks.seen import seen
 from benchmarks.tables import ALL_GROUPS, ALL_NAMES, keys_of
 
-__all__ = ["check_page", "print_table", "update", "write_page"]
-
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 TEMPLATE = Path(__file__).with_name("page.md")
 HEADINGS = ("What", "Median", "Lowest", "Bar", "Verdict", "Beside it")

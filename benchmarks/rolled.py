@@ -15,8 +15,6 @@ from pathlib import Path
 
 from packages.remote.tests.rolled import Times, roll
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Measure it."""

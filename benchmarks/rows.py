@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 from benchmarks.harness import Figure
 
-__all__ = ["GROUPS", "NAMES", "TIMES", "Row", "Unit", "show"]
-
 TIMES = "\u00d7"
 Unit: TypeAlias = Literal["time", "ratio", "count", "MiB", "bytes", "share"]
 

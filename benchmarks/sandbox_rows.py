@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from benchmarks.rows import Row
 
-__all__ = ["SANDBOX_GROUPS", "SANDBOX_NAMES"]
-
 _US = 1e-6
 _MS = 1e-3
 _RAW = {"bubblewrap": "`bwrap`", "docker": "`docker run`", "containerd": "`ctr run`", "gvisor": "`runsc run`"}

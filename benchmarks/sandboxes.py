@@ -20,8 +20,6 @@ from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import DEFAULT_LIMITS, ContainerConfig
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
-__all__ = ["IMAGE", "KINDS", "Place", "place"]
-
 KINDS = ("bubblewrap", "docker", "containerd", "gvisor")
 IMAGE = "toolexec-test"
 NOTHING = ("python3", "-I", "-c", "1")

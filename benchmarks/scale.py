@@ -17,8 +17,6 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-__all__ = ["Load", "Report", "simulate"]
-
 PUSH: Final = 0.05
 """How often a server says how busy it is, in seconds."""
 

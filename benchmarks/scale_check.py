@@ -16,8 +16,6 @@ from benchmarks.scale import Load, Report, simulate
 from benchmarks.spent import Spent, spent
 from toolexec import Exec
 
-__all__ = ["check"]
-
 _RUNS = 400
 _ROUNDS = 3
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from benchmarks.ranking.labelled import KINDS
 from benchmarks.rows import Row
 
-__all__ = ["SEARCH_GROUPS", "SEARCH_NAMES"]
-
 _US = 1e-6
 _MS = 1e-3
 _SIZES = (1_000, 10_000, 100_000)

@@ -12,8 +12,6 @@ from typing import Any
 from benchmarks.corpus import QUERIES, make_corpus, other_queries, precision
 from benchmarks.meter import Meter
 
-__all__ = ["LIMIT", "corpus_of", "record_changes", "record_once", "record_search", "size_asked"]
-
 LIMIT = 10
 _OTHERS = 400
 _ONCE = 500

@@ -7,8 +7,6 @@ import re
 from benchmarks.harness import Outcome
 from benchmarks.rows import Unit, show
 
-__all__ = ["seen"]
-
 _VALUE = re.compile(r"\{(?:(\d+)\*)?([^}:]+(?::[A-Z]\w*)?)\}")
 _LINES = {
     "One call of a local tool": "an agent's turn with 10 calls takes {10*calls.facade_echo} more than the tools "

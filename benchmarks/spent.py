@@ -9,8 +9,6 @@ from time import process_time
 
 import psutil
 
-__all__ = ["Spent", "loop_times", "spent"]
-
 
 @dataclass(frozen=True, slots=True)
 class Spent:

@@ -10,8 +10,6 @@ from benchmarks.rows import GROUPS, NAMES, Row
 from benchmarks.sandbox_rows import SANDBOX_GROUPS, SANDBOX_NAMES
 from benchmarks.search_rows import SEARCH_GROUPS, SEARCH_NAMES
 
-__all__ = ["ALL_GROUPS", "ALL_NAMES", "MEASURES", "groups_of", "keys_of", "measured_by", "with_their_tables"]
-
 ALL_GROUPS: dict[str, tuple[Row, ...]] = GROUPS | CONTEXT_GROUPS | SEARCH_GROUPS | SANDBOX_GROUPS
 ALL_NAMES = NAMES | CONTEXT_NAMES | SEARCH_NAMES | SANDBOX_NAMES
 _KINDS = ("bubblewrap", "docker", "containerd", "gvisor")

@@ -16,8 +16,6 @@ from release.image import bill_of, build_images
 from release.projects import ROOT, ReleaseError, source_url, version
 from release.versions import set_version, unequal
 
-__all__ = ["main", "problems_of_tree"]
-
 
 def problems_of_tree(*, tag: str = "", repository: str = "", root: Path = ROOT) -> list[str]:
     """Return what keeps the tree from being released: of the *tag*, if there is one, and from the *repository*."""

@@ -13,8 +13,6 @@ from typing import Final
 
 from release.projects import ROOT, Project, ReleaseError, projects
 
-__all__ = ["build_all", "build_sdist", "build_wheels", "digest", "unlike"]
-
 _QUIET: Final = ("--quiet", "--disable-pip-version-check")
 
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from release.projects import ROOT
 
-__all__ = ["CHART", "MANIFESTS", "lint", "rendered"]
-
 CHART: Final = ROOT / "deploy/helm/toolexec"
 MANIFESTS: Final = ROOT / "deploy/kubernetes/toolexec.yaml"
 _HEAD: Final = """# What the chart deploy/helm/toolexec makes of its ci/all-values.yaml: put in settings of your own.

@@ -22,8 +22,6 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_sdist
 
 from release.projects import ROOT, Project, projects, source_url, version
 
-__all__ = ["PYTHONS", "problems_of", "problems_of_file", "problems_of_page"]
-
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _LINKS: Final = ("Changelog", "Documentation", "Issues", "Source")
 _SKILL: Final = "toolexec/cli/agent_skills/using-toolexec/SKILL.md"

@@ -16,8 +16,6 @@ from typing import Any, Final
 from release.projects import ROOT, ReleaseError, version
 from toolexec.runtime.images.store import ImageStore
 
-__all__ = ["SEALED", "TARGETS", "bill_of", "build_images", "gather"]
-
 TARGETS: Final = {"serve": "toolexec", "runtime": "toolexec-runtime"}
 """The stages of the Dockerfile that are images, and what each is called."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["ROOT", "Project", "ReleaseError", "projects", "source_url", "version"]
-
 ROOT: Final = Path(__file__).parent.parent
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from release.projects import ROOT, ReleaseError, version
 
-__all__ = ["Place", "places", "set_version", "unequal"]
-
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _NUMBER = r"(\d+\.\d+\.\d+[a-z0-9.]*)"
 _OPEN = "## [Unreleased]\n"

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = ["Import", "Modules"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Import:

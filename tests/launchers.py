@@ -15,8 +15,6 @@ from tests.workspace import Package
 
 import toolexec
 
-__all__ = ["Lines", "count", "engines"]
-
 _PLACES = (Path(toolexec.__file__).parent / "runtime" / "containers", Package("containers").source)
 _BESIDE = {
     "bubblewrap": {"args", "checks", "host_user", "programs"},

@@ -7,8 +7,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
-__all__ = ["LoopClock", "loop_clock"]
-
 
 class LoopClock:
     """Time that stands still until it is advanced."""

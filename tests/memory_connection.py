@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 from toolexec.errors import ConnectionClosedError, ProtocolError
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
 
 
 class _Lane:

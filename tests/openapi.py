@@ -22,8 +22,6 @@ from toolexec.backend.secrets import SecretResolver
 from toolexec.model.call import ToolCall
 from toolexec.net.http import HTTPRequest, HTTPResponse, OpenResponse
 
-__all__ = ["API", "FakeClient", "answer", "api", "examples", "operation", "operations", "read", "tools"]
-
 HOST = "https://api.example.com"
 Paths = Mapping[str, Mapping[str, Any]]
 

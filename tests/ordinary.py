@@ -39,8 +39,6 @@ from toolexec.runtime.images.tree import open_to_all
 from toolexec.testing.escapes import ESCAPES, Escape
 from toolexec.testing.matrix import measure
 
-__all__ = ["ORDINARY", "SMALL", "programs_for", "run_as_user"]
-
 ORDINARY: Final = (*usable(("wasm", "bubblewrap", "gvisor", "qemu")),)
 """The kinds whose programs run with the rights of who starts them; a daemon has its own (`SERVED`)."""
 SMALL: Final = replace(DEFAULT_LIMITS, memory_bytes=128 << 20)

@@ -19,8 +19,6 @@ from toolexec.runtime.contract import PROMISES, Promise
 from toolexec.runtime.kinds import isolations
 from toolexec.testing.escapes import ESCAPES, ISOLATING
 
-__all__ = ["DOCUMENT", "KNOWN_GAPS", "RECORD", "merged", "read_record", "table"]
-
 RECORD: Final = Path(__file__).with_name("promises.json")
 DOCUMENT: Final = Path(__file__).parents[1] / "docs" / "sandboxes.md"
 BEGIN, END = "<!-- promises: begin -->", "<!-- promises: end -->"

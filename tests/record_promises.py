@@ -26,8 +26,6 @@ from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.escape_battery import Outcome
 from toolexec.testing.matrix import measure
 
-__all__ = ["ALL", "main"]
-
 ALL: Final = (
     *("wasm", "bubblewrap", "docker", "podman", "containerd", "kubernetes", "gvisor", "qemu"),
     *("remote", "proxmox_lxc"),

@@ -9,8 +9,6 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["FileScheduling"]
-
 # The files that take longest, in that order; the others follow by their number of tests. A long file that begins last
 # has one worker busy while the others are done.
 LONGEST = (

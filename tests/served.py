@@ -21,8 +21,6 @@ from tests.workspace import usable
 from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.images.store import ImageStore
 
-__all__ = ["SERVED", "USER", "sandbox", "served"]
-
 _ENGINES: Final = ("docker", "containerd", "podman")
 SERVED: Final = (*(_ENGINES if usable(("docker",)) else ()), *usable(("remote",)))
 """The kinds whose programs a server starts."""

@@ -11,16 +11,6 @@ from pathlib import Path
 
 from tests.tiers import missing
 
-__all__ = [
-    "EVERYTHING",
-    "filesystem_calls",
-    "npm_directory",
-    "require_modern_node",
-    "require_npm_entry",
-    "require_npm_server",
-    "server_environment",
-]
-
 _OLDEST_NODE = 22
 
 _ENTRIES = {

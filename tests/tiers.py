@@ -18,18 +18,6 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = [
-    "FULL",
-    "TIERS",
-    "TRACED",
-    "are_children_traced",
-    "is_full_path",
-    "is_in_memory",
-    "is_traced",
-    "missing",
-    "wants",
-]
-
 TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
 _ROOT = Path(__file__).parent

@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["PATIENCE", "reached", "until", "until_blocking"]
-
 T = TypeVar("T")
 
 PATIENCE = 60.0

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 from tests.promises import read_record
 
-from toolexec.code.types import CodeResult
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.code.types import CodeResult, ExecuteRequest
+from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.escapes import LIMITS, Attempt, Site
 from toolexec.testing.escapes.kernel import KERNEL_ESCAPES
-
-__all__ = ["NAMES", "PROGRAM", "broken", "fallen", "judge", "run_alone"]
 
 NAMES: Final = tuple(escape.name for escape in KERNEL_ESCAPES)
 PROGRAM: Final = "".join(

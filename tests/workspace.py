@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["APART", "ROOT", "Package", "installed", "packages", "usable"]
-
 ROOT = Path(__file__).parent.parent
 APART = frozenset({"science", "google-adk", "claude-agent-sdk", "llama-index", "smolagents"})
 """The extras that `all` does not have: one needs an older wasmtime than the others have, the rest are large."""

@@ -18,8 +18,6 @@ from website.sources import ROOT
 if TYPE_CHECKING:
     import griffe
 
-__all__ = ["SEARCH_PATHS", "api_markdown", "api_page", "undocumented"]
-
 SEARCH_PATHS: Final = tuple(str(path) for path in (ROOT / "src", *sorted((ROOT / "packages").glob("*/src"))))
 
 

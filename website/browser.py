@@ -15,8 +15,6 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Any, Final
 
-__all__ = ["Browser", "BrowserError", "Tab", "started"]
-
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SWITCHES: Final = (
     "--headless=new",

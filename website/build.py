@@ -21,8 +21,6 @@ from website.navigation import as_nav, page_titles
 from website.settings import settings_page
 from website.sources import EXAMPLES, ROOT, documents, rewritten
 
-__all__ = ["SiteError", "assemble", "build", "pages"]
-
 _LINKED: Final = re.compile(r"\]\((?:\.\./)*files/([^)#\s]+)")
 _THEME: Final = Path(__file__).parent / "theme"
 

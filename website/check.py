@@ -13,8 +13,6 @@ from urllib.parse import unquote, urlsplit
 from website.api import undocumented
 from website.modules import API_PAGES, entries
 
-__all__ = ["problems_of"]
-
 
 @dataclass
 class _Page(HTMLParser):

@@ -11,8 +11,6 @@ import typer
 from toolexec.cli.app import app
 from toolexec.cli.exit_codes import TABLE
 
-__all__ = ["commands_page", "each_command"]
-
 _HEAD = """\
 # Commands
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import griffe
 
-__all__ = ["Doctests", "fenced"]
-
 
 def fenced(text: str) -> str:
     """Return a docstring with a fence around each of its examples."""

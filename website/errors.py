@@ -7,8 +7,6 @@ import inspect
 from toolexec import errors
 from website.doctests import fenced
 
-__all__ = ["classes", "codes_of", "errors_page"]
-
 _HEAD = """\
 # Errors
 

@@ -6,8 +6,6 @@ import ast
 
 from website.sources import ROOT, example_anchor
 
-__all__ = ["examples_page"]
-
 _HEAD = """\
 # Examples
 

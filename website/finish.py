@@ -12,8 +12,6 @@ from website.modules import API_PAGES
 from website.navigation import page_titles
 from website.npm import PackageFile
 
-__all__ = ["MERMAID", "as_markdown", "finish", "llms", "llms_full"]
-
 MERMAID: Final = PackageFile(
     "mermaid", "11.17.2", "dist/mermaid.min.js", "581ed7d74bd9048d0e3a91363927d72ef22942d7722546b27f7cc29e35390eb8"
 )

@@ -23,8 +23,6 @@ from website.browser import Browser, BrowserError, Tab, started
 from website.npm import PackageError, PackageFile
 from website.sources import ROOT
 
-__all__ = ["AXE", "VIEWS", "View", "look", "main", "problems_of_search", "served"]
-
 AXE: Final = PackageFile(
     "axe-core", "4.14.1", "axe.min.js", "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 )

@@ -10,8 +10,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-__all__ = ["API_PAGES", "APIPage", "Entry", "entries"]
-
 
 @dataclass(frozen=True, slots=True)
 class APIPage:

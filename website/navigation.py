@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from website.modules import API_PAGES
 
-__all__ = ["NAVIGATION", "Section", "as_nav", "page_titles"]
-
 
 @dataclass(frozen=True, slots=True)
 class Section:

@@ -10,8 +10,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PackageError", "PackageFile"]
-
 
 class PackageError(Exception):
     """The file cannot be had, or is not the one that it should be."""

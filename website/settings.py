@@ -7,8 +7,6 @@ import inspect
 from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.template import toml_value
 
-__all__ = ["settings_page"]
-
 _HEAD = """\
 # Settings
 

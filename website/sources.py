@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["EXAMPLES", "ROOT", "DeadLinkError", "documents", "example_anchor", "rewritten"]
-
 ROOT: Final = Path(__file__).parent.parent
 EXAMPLES: Final = "reference/examples.md"
 _OTHERS: Final = {

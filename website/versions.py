@@ -23,8 +23,6 @@ from typing import Any, Final
 from toolexec.version import __version__
 from website.sources import ROOT
 
-__all__ = ["PublishedError", "publish"]
-
 _NUMBERS: Final = re.compile(r"\d+\.\d+\.\d+")
 _LEAD: Final = """\
 <!doctype html>

@@ -13,8 +13,6 @@ from benchmarks.context.task import Task
 from benchmarks.context.world import world
 from toolexec.server.settings import Expose
 
-__all__ = ["measured"]
-
 
 async def measured(expose: Expose, total: int | None, chosen: list[Task], *, first: First = "task") -> Totals:
     """Replay tasks with one way to expose *total* tools; return what they took."""

@@ -14,8 +14,6 @@ from benchmarks.context.replay import replay, totals
 from benchmarks.context.world import world
 from toolexec.server.settings import Expose
 
-__all__ = ["EXPOSED", "GROWTH", "RECORDED", "recorded", "sampled"]
-
 RECORDED: Final = Path(__file__).with_name("budget.json")
 GROWTH: Final = 1.02
 """How much more a figure may be than what was recorded."""

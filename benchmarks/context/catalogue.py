@@ -13,8 +13,6 @@ from benchmarks.context.task import Task
 from benchmarks.ranking.labelled import operations
 from toolexec import Exec, Tool
 
-__all__ = ["FEW", "INTENTS", "SERVICES", "add_unneeded", "tasks"]
-
 SERVICES: Final[tuple[ModuleType, ...]] = (calendar, crm, files, inventory, mail, notes, payments, repos, tickets)
 FEW: Final = 227
 """How many tools the smaller catalogue has."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from benchmarks.context.task import Task, call
 
-__all__ = ["long_tasks"]
-
 _CUSTOMERS = (
     ("Northwind", "Kim Larsen", "kim@northwind.example", "solo", 150000),
     ("Fabrikam", "Sam Okafor", "sam@fabrikam.example", "team", 80000),

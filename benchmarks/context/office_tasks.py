@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from benchmarks.context.task import Task, call
 
-__all__ = ["office_tasks"]
-
 _PEOPLE = (
     ("Kim Larsen", "Kim", "kim@northwind.example", "Northwind"),
     ("Sam Okafor", "Sam", "sam@fabrikam.example", "Fabrikam"),

@@ -8,8 +8,6 @@ from statistics import fmean
 
 from benchmarks.context.task import Task
 
-__all__ = ["halves", "recall"]
-
 
 def halves(tasks: Iterable[Task]) -> tuple[list[Task], list[Task]]:
     """Return the tasks that search is tuned with, and the others: those that need the same tools are in one half."""

@@ -18,8 +18,6 @@ from benchmarks.context.task import Task, program
 from benchmarks.context.tokens import compact, tokens
 from benchmarks.context.world import World, right_calls
 
-__all__ = ["Cost", "First", "Totals", "replay", "totals"]
-
 First: TypeAlias = Literal["task", "queries"]
 """What the first search is by: the text of the task, or a short query for each tool that it needs."""
 _CUT: Final = "…"

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from benchmarks.context.task import Task, call
 
-__all__ = ["shop_tasks"]
-
 
 def _task(text: str, *calls: object) -> Task:
     return Task(text, calls)  # type: ignore[arg-type]

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Call", "Task", "call", "filled", "program"]
-
 _REFERENCE: Final = re.compile(r"^\$(\d+)((?:\[\d+\]|\.\w+)*)$")
 _PART: Final = re.compile(r"\[(\d+)\]|\.(\w+)")
 

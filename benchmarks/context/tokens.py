@@ -6,8 +6,6 @@ import json
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["compact", "tokens"]
-
 
 @lru_cache(maxsize=1)
 def _encoding() -> Any:

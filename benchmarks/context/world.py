@@ -18,8 +18,6 @@ from toolexec.server.app import ToolServer
 from toolexec.server.in_process import InProcessClient
 from toolexec.server.settings import Expose, ServeSettings
 
-__all__ = ["Reply", "World", "definitions", "fresh", "right_calls", "world"]
-
 _DURATION: Final = re.compile(r'("(?:durationMs|ms)":)[\d.]+')
 _VERSION: Final = "2025-06-18"
 

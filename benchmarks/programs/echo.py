@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ARGS", "SCHEMA", "answer", "answer_sync", "described", "echo"]
-
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"text": {"type": "string"}, "count": {"type": "integer"}, "loud": {"type": "boolean"}},

@@ -23,8 +23,6 @@ from benchmarks.corpus import document_text
 from benchmarks.meter import Meter, run_program
 from benchmarks.searches import LIMIT, corpus_of, record_changes, record_once, record_search, size_asked
 
-__all__ = ["ENGINES", "Engine"]
-
 
 class Engine(Protocol):
     """A search over tools, given as JSON data."""

@@ -18,8 +18,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["HALVES", "KINDS", "Half", "Labelled", "Operation", "operations", "queries"]
-
 Half: TypeAlias = Literal["dev", "test"]
 
 FOLDER = Path(__file__).parent

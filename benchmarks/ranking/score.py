@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 from benchmarks.ranking.labelled import HALVES, KINDS, Half, Labelled, queries
 
-__all__ = ["DEPTH", "METRICS", "Rank", "figures", "judge", "missed", "table"]
-
 DEPTH = 20
 METRICS = ("recall1", "recall5", "recall20", "mrr")
 Rank: TypeAlias = Callable[[str], Sequence[str]]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.launcher import run_trial, unavailable
     from toolexec.runtime.containers.network import Network
     from toolexec.runtime.containers.seccomp import default_profile, oci_seccomp, read_profile, seccomp_profile
-    from toolexec.runtime.containers.spec import DEFAULT_PATH, NOBODY, WORK, Mount, Security
+    from toolexec.runtime.containers.spec import DEFAULT_PATH, WORK, Mount, Security
     from toolexec.runtime.contract import (
         CORE_BYTES,
         COVERED,
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
         MASKED,
         NAMESPACES,
         NEW_NAMESPACES,
+        NOBODY,
         READ_ONLY,
     )
+    from toolexec.runtime.failure_patterns import engine_error
     from toolexec.runtime.guest.bundle import GuestSettings, boot_command
     from toolexec.runtime.images.archive import DIGEST_LABEL, image_machine
     from toolexec.runtime.images.resolver import (
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
         parse_reference,
     )
     from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
-    from toolexec.runtime.outcome import engine_error
 else:
     _HOMES = {
         "toolexec.model.json_value": ("JSONDict", "JSONObject", "JSONValue"),
@@ -67,7 +68,7 @@ else:
         "toolexec.runtime.containers.launcher": ("run_trial", "unavailable"),
         "toolexec.runtime.containers.network": ("Network",),
         "toolexec.runtime.containers.seccomp": ("default_profile", "oci_seccomp", "read_profile", "seccomp_profile"),
-        "toolexec.runtime.containers.spec": ("DEFAULT_PATH", "NOBODY", "WORK", "Mount", "Security"),
+        "toolexec.runtime.containers.spec": ("DEFAULT_PATH", "WORK", "Mount", "Security"),
         "toolexec.runtime.contract": (
             "CORE_BYTES",
             "COVERED",
@@ -76,6 +77,7 @@ else:
             "MASKED",
             "NAMESPACES",
             "NEW_NAMESPACES",
+            "NOBODY",
             "READ_ONLY",
         ),
         "toolexec.runtime.guest.bundle": ("GuestSettings", "boot_command"),
@@ -89,7 +91,7 @@ else:
             "parse_reference",
         ),
         "toolexec.runtime.images.store": ("Facts", "ImageStore", "StoredImage"),
-        "toolexec.runtime.outcome": ("engine_error",),
+        "toolexec.runtime.failure_patterns": ("engine_error",),
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, unix_for="what sandboxes of containers are written with")
 

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import LANGUAGES, judged_kind
     from toolexec.runtime.claims import claims_interrupt
     from toolexec.runtime.contract import ISOLATIONS
+    from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
     from toolexec.runtime.json_text import AS_JSON, JSONText
     from toolexec.runtime.priority import APART, GIVES_WAY
     from toolexec.runtime.protocol.connections import Connection, StreamConnection
-    from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS, decode_frame, encode_message
+    from toolexec.runtime.protocol.messages import REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
     from toolexec.runtime.protocol.wire import error_payload, read_error, read_steps
     from toolexec.runtime.remote.keys import SKEW, SigningKey
@@ -80,10 +81,11 @@ else:
         "toolexec.runtime.base": ("LANGUAGES", "judged_kind"),
         "toolexec.runtime.claims": ("claims_interrupt",),
         "toolexec.runtime.contract": ("ISOLATIONS",),
-        "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
+        "toolexec.runtime.guest.python.protocol": ("MAX_FRAME_BYTES",),
         "toolexec.runtime.json_text": ("AS_JSON", "JSONText"),
         "toolexec.runtime.priority": ("APART", "GIVES_WAY"),
-        "toolexec.runtime.protocol.messages": ("MAX_FRAME_BYTES", "REQUESTS", "decode_frame", "encode_message"),
+        "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
+        "toolexec.runtime.protocol.messages": ("REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
         "toolexec.runtime.protocol.wire": ("error_payload", "read_error", "read_steps"),
         "toolexec.runtime.remote.keys": ("SKEW", "SigningKey"),

@@ -24,18 +24,11 @@ if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.code.gateway import Gateway
     from toolexec.code.limits import Limits, LimitsEnforced
-    from toolexec.code.types import BackendInfo, CodeResult, Output
+    from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest, Output
     from toolexec.model.settings import checked
     from toolexec.process.child import Child
     from toolexec.process.directory import WorkDirectory
-    from toolexec.runtime.base import (
-        Availability,
-        ExecuteRequest,
-        SandboxBackend,
-        SandboxSession,
-        SessionBackend,
-        located,
-    )
+    from toolexec.runtime.base import Availability, SandboxBackend, SandboxSession, SessionBackend, located
     from toolexec.runtime.claims import claim_limits, claim_resources
     from toolexec.runtime.containers.backend import ContainerBackend
     from toolexec.runtime.containers.config import ContainerConfig
@@ -56,18 +49,11 @@ else:
         "toolexec.cli.terminal": ("Screen",),
         "toolexec.code.gateway": ("Gateway",),
         "toolexec.code.limits": ("Limits", "LimitsEnforced"),
-        "toolexec.code.types": ("BackendInfo", "CodeResult", "Output"),
+        "toolexec.code.types": ("BackendInfo", "CodeResult", "ExecuteRequest", "Output"),
         "toolexec.model.settings": ("checked",),
         "toolexec.process.child": ("Child",),
         "toolexec.process.directory": ("WorkDirectory",),
-        "toolexec.runtime.base": (
-            "Availability",
-            "ExecuteRequest",
-            "SandboxBackend",
-            "SandboxSession",
-            "SessionBackend",
-            "located",
-        ),
+        "toolexec.runtime.base": ("Availability", "SandboxBackend", "SandboxSession", "SessionBackend", "located"),
         "toolexec.runtime.claims": ("claim_limits", "claim_resources"),
         "toolexec.runtime.containers.backend": ("ContainerBackend",),
         "toolexec.runtime.containers.config": ("ContainerConfig",),
@@ -76,13 +62,7 @@ else:
         "toolexec.runtime.containers.run": ("guest_command", "run_guest"),
         "toolexec.runtime.containers.spec": ("ContainerSpec",),
         "toolexec.runtime.outcome": ("Ending", "judge"),
-        "toolexec.runtime.plugin": (
-            "PLUGIN_API",
-            "DoctorAdvice",
-            "DoctorPackage",
-            "SandboxContext",
-            "SandboxPlugin",
-        ),
+        "toolexec.runtime.plugin": ("PLUGIN_API", "DoctorAdvice", "DoctorPackage", "SandboxContext", "SandboxPlugin"),
         "toolexec.runtime.protocol.messages": ("GREETING", "JSONCodec", "Message"),
         "toolexec.runtime.protocol.proxy": ("ProxyGateway",),
         "toolexec.runtime.protocol.server": ("RequestServer",),

@@ -14,8 +14,6 @@ from typing import Any
 import httpx2
 from tests.waiting import PATIENCE
 
-__all__ = ["Caller", "LiveServer", "live_server", "write"]
-
 _INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
 
 

@@ -13,9 +13,8 @@ from toolexec import Exec
 from toolexec.code.repair.advice import INSTEAD, PackageSource, advise, distribution_of
 from toolexec.code.repair.failure import Failure
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import CodeError
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.unsafe_host import UnsafeHostBackend
 from toolexec.runtime.wasm import WasmBackend, science

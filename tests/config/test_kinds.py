@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, create_model
 
-from toolexec.config.blocks import Block
+from toolexec.config.declared import Block
 from toolexec.config.kinds import File, Files, Kind, ListOf, PythonNames, Rate, Seconds, Size, kind_of, plain, shown
 
 Word = Literal["a", "b"]

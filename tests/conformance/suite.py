@@ -12,8 +12,6 @@ from typing import Literal
 import yaml
 from tests.servers import require_modern_node, require_npm_entry, server_environment
 
-__all__ = ["VERSIONS", "Outcome", "Version", "expected_failures", "expected_file", "run_suite"]
-
 Version = Literal["stable", "newest"]
 VERSIONS: tuple[Version, ...] = ("stable", "newest")
 _ENTRIES = {

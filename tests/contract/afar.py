@@ -11,8 +11,6 @@ from toolexec.testing.escapes.processes import PROCESS_ESCAPES
 from toolexec.testing.escapes.protocol import PROTOCOL_ESCAPES
 from toolexec.testing.escapes.requests import REQUEST_ESCAPES
 
-__all__ = ["parts_from_afar"]
-
 _PARTS = 6
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing import escape_battery

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.testing.escape_battery import PROBES
 from toolexec.testing.escapes import ESCAPES, Escape
 from toolexec.testing.matrix import measure

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.code.types import CodeResult
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.runtime.router import Runtime
 from toolexec.testing.runtime_suite import RUNTIME_CHECKS, check_runtime, run_runtime_check
 

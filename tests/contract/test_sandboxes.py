@@ -13,8 +13,8 @@ import pytest
 from tests.runtime.wasm.workers.in_workers import InWorkers
 
 from toolexec.code.limits import LimitsEnforced
-from toolexec.code.types import CodeResult
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.code.types import CodeResult, ExecuteRequest
+from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.runtime.wasm.workers.process import can_start

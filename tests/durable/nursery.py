@@ -20,8 +20,6 @@ from pathlib import Path
 
 from tests.waiting import until_blocking
 
-__all__ = ["Nursery", "nursery"]
-
 _IMPORTED = (
     "toolexec.durable.postgres",
     "toolexec.durable.sqlite",

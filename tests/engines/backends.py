@@ -30,8 +30,6 @@ else:
     ENGINES = ()
 MACHINES = ("qemu",) if find_spec("toolexec_microvms") is not None else ()
 
-__all__ = ["KINDS", "Make", "containerd_daemon", "kube_cluster", "kube_namespace", "maker"]
-
 KINDS = ("bubblewrap", *ENGINES, *PODS, *MACHINES)
 Make = Callable[..., ContainerBackend]
 """Makes a backend of one kind; takes what its configuration takes."""

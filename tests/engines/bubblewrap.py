@@ -18,18 +18,6 @@ from toolexec.runtime.containers.builder import tmpfs_mounts
 from toolexec.runtime.containers.launcher import ChildContainer
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 
-__all__ = [
-    "backend_of",
-    "engine_of",
-    "groups_of",
-    "make_spec",
-    "read_all",
-    "require_bwrap",
-    "require_cgroups",
-    "started",
-    "wheel_bwrap",
-]
-
 
 def require_bwrap() -> str:
     """The path of bubblewrap; a test that needs it is skipped where there is none, and fails in CI."""

@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["make_certificates"]
-
 
 def make_certificates(directory: Path, addresses: Sequence[str] = ()) -> None:
     """Write ca.pem, cert.pem and key.pem (of the client), server-cert.pem and server-key.pem into *directory*.

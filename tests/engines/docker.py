@@ -24,21 +24,6 @@ from tests.tiers import missing
 
 from toolexec.runtime.images.store import ImageStore
 
-__all__ = [
-    "DockerDaemon",
-    "docker_daemon",
-    "free_port",
-    "has_ended",
-    "mounts_below",
-    "processes_of",
-    "remove_cgroup",
-    "request",
-    "require_program",
-    "unused_network",
-    "wait_until",
-]
-
-
 IMAGE = TEST_IMAGE
 _START = 60.0
 

@@ -9,8 +9,6 @@ from tests.tiers import missing
 
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
-__all__ = ["TEST_IMAGE", "VM_IMAGE", "seen_at", "test_image", "test_vm_image"]
-
 TEST_IMAGE = "toolexec-test"
 VM_IMAGE = "toolexec-test-vm"
 _SEE: Final = 'mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" && shift 2 && exec "$@"'

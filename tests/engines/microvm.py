@@ -8,8 +8,6 @@ from tests.tiers import missing
 
 from toolexec.runtime.images.store import ImageStore
 
-__all__ = ["TEST_VM_IMAGE", "require_qemu"]
-
 TEST_VM_IMAGE = "toolexec-test-vm"
 
 

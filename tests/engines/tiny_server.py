@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TINY"]
-
 TINY: Final = """
 import concurrent.futures, http.client, json, os, socket, sys, time, urllib.parse
 

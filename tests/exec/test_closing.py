@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from toolexec import Exec
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ClosedError, CodeTimeoutError
 from toolexec.exec.code import CodeSettings
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.unsafe_host import UnsafeHostBackend
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.runtime.wasm.config import WasmConfig

@@ -15,7 +15,7 @@ from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.limits import Limits
-from toolexec.code.types import CodeEvent
+from toolexec.code.types import CodeEvent, ExecuteRequest
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -33,7 +33,6 @@ from toolexec.errors import (
     ToolNotAllowedError,
 )
 from toolexec.run import ToolCall
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 

@@ -15,8 +15,6 @@ from tests.server.harness import serving as serving_tools
 from toolexec import Exec, Step
 from toolexec.errors import InputValidationError
 
-__all__ = ["SHOWN", "Kind", "check_every_path", "check_what_is_shown"]
-
 SHOWN = {
     "name": "see",
     "description": "Looks at an item.",

@@ -12,8 +12,6 @@ from tests.wall import run_alone
 
 from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["KNOWN", "NAMES", "PROGRAM", "escaped", "judge", "unknown"]
-
 _ALL: Final = (*attacks.ATTACKS, *further.FURTHER)
 NAMES: Final = tuple(each.__name__ for each in _ALL)
 _OUTSIDE: Final = frozenset(each.__name__ for each in _ALL if each.__doc__ == "outside")

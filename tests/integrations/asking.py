@@ -10,8 +10,6 @@ from toolexec.run.gate import Gate
 from toolexec.run.layers.approval import Approval
 from toolexec.run.policy import Policy, Rule
 
-__all__ = ["Person", "asking_shop"]
-
 
 def asking_shop(ask: Approver | None = None) -> tuple[Exec, list[dict[str, Any]]]:
     """Return an Exec whose policy asks before each refund, and the refunds that were made."""

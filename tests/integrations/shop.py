@@ -20,8 +20,6 @@ from toolexec.run.results import ResultStore
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Guard", "make_shop", "require"]
-
 
 def require(module: str, extra: str) -> Any:
     """The module; where its package is not installed the tests are skipped, in CI they fail."""

@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-__all__ = ["PASSWORD", "Certificates", "make_certificates"]
-
 PASSWORD = "the-password-of-the-key"
 
 

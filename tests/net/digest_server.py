@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.request import parse_http_list, parse_keqv_list
 
-__all__ = ["DigestServer", "digest_server"]
-
 
 @dataclass
 class DigestServer:

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-__all__ = ["ProxyServer", "proxy_server"]
-
 
 @dataclass
 class ProxyServer:

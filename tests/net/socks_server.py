@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-__all__ = ["SocksServer", "socks_server"]
-
 
 @dataclass
 class SocksServer:

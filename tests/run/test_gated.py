@@ -19,7 +19,8 @@ from toolexec.run import Resolver, Runner
 from toolexec.run.gate import Find, Gate
 from toolexec.run.layers.approval import Approval
 from toolexec.run.policy import Policy, Rule
-from toolexec.run.policy_rules import Effect, Verdict
+from toolexec.run.policy_rules import Verdict
+from toolexec.run.settings import Effect
 
 _TOOLS = ("files:read", "files:drop", "shop:pay", "shop:wipe", "no:tool", "not an ID")
 _EFFECTS: st.SearchStrategy[Effect] = st.sampled_from(get_args(Effect))

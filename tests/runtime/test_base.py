@@ -10,7 +10,7 @@ from toolexec.backend.registry import BackendRegistry
 from toolexec.code.gateway import Gateway
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeResult
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.discovery import InMemoryDocStore, InMemoryIndex
 from toolexec.errors import (
     CodeError,
@@ -19,15 +19,8 @@ from toolexec.errors import (
     SandboxFailedError,
 )
 from toolexec.run import DefaultRunner
-from toolexec.runtime.base import (
-    PROFILES,
-    Availability,
-    ExecuteRequest,
-    SandboxBackend,
-    SessionBackend,
-    info_of,
-    located,
-)
+from toolexec.run.run_request import PROFILES
+from toolexec.runtime.base import Availability, SandboxBackend, SessionBackend, info_of, located
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.promises import BEGIN, DOCUMENT, KNOWN_GAPS, merged, read_record, tab
 from tests.runtime.containers.test_bpf import AUDIT, interpret
 
 from toolexec.code.limits import Limits
-from toolexec.runtime.base import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.containers.bubblewrap.args import bwrap_args, file_bounds, masked_files
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig

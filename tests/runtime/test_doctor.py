@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.runtime.doctor import Finding, cache_state, examine, served_profiles
 from toolexec.runtime.kinds import PACKAGED
 from toolexec.runtime.router import CANDIDATES, Runtime

@@ -13,9 +13,9 @@ import pytest
 import toolexec
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import CodeTimeoutError, LimitExceededError, Outcome, SandboxUnavailableError
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.runtime.doctor import Finding, examine
 from toolexec.runtime.readiness import LIMITS, Measurement, Probe, measure_limits
 from toolexec.runtime.router import Runtime

@@ -9,8 +9,9 @@ import pytest
 
 from toolexec import Exec
 from toolexec.code.tools import Tools
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import ConfigurationError, SandboxUnavailableError, UnsupportedPlatformError
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.roster import Roster
 from toolexec.runtime.router import Runtime
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime

@@ -12,7 +12,7 @@ from tests.waiting import reached
 from toolexec import Exec
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -23,7 +23,8 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolCallLimitError,
 )
-from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxSession
+from toolexec.run.run_request import PROFILES
+from toolexec.runtime.base import Availability, SandboxSession
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.router import CANDIDATES, Runtime, effective_profile
 from toolexec.testing.scripted_sandbox import ScriptedSandbox

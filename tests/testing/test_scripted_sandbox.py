@@ -10,7 +10,7 @@ import pytest
 from toolexec import Exec
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     CodeError,
     CodeTimeoutError,
@@ -18,7 +18,7 @@ from toolexec.errors import (
     SandboxFailedError,
     SandboxUnavailableError,
 )
-from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend, info_of
+from toolexec.runtime.base import Availability, SandboxBackend, info_of
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 
 EX = Exec()

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from toolexec import InMemoryIndex, LocalBinding, Tool, ToolAnnotations
 
-__all__ = ["MARK", "Case", "corpus_index", "read_corpus"]
-
 MARK: Final = "▶"
 _HEAD: Final = re.compile(r"^=== (.+)\n", re.MULTILINE)
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from toolexec.run.large import Budget
-from toolexec.workflow.functions import FUNCTIONS, Context
+from toolexec.workflow.functions import FUNCTIONS
+from toolexec.workflow.library.function import Context
 from toolexec.workflow.values import OperationError, TooLargeError
 
 NOON = Context(now=1_767_268_800.5)  # 2026-01-01T12:00:00.5Z

@@ -8,8 +8,6 @@ from typing_extensions import TypedDict
 
 from benchmarks.context.services.tables import Service, Table, matches
 
-__all__ = ["INTENTS", "make"]
-
 INTENTS = {
     "search_contacts": "look up a contact",
     "get_contact": "details of a contact",

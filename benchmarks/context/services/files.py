@@ -8,8 +8,6 @@ from typing_extensions import TypedDict
 
 from benchmarks.context.services.tables import Service, matches
 
-__all__ = ["INTENTS", "make"]
-
 INTENTS = {
     "list_directory": "what is in a directory of the drive",
     "search_files": "find a document",

@@ -6,8 +6,6 @@ from typing_extensions import TypedDict
 
 from benchmarks.context.services.tables import Service, Table, matches
 
-__all__ = ["INTENTS", "make"]
-
 INTENTS = {
     "list_warehouses": "which warehouses do we have",
     "search_products": "find a product",

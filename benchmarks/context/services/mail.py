@@ -8,8 +8,6 @@ from typing_extensions import TypedDict
 
 from benchmarks.context.services.tables import Service, Table, matches
 
-__all__ = ["INTENTS", "make"]
-
 INTENTS = {
     "list_folders": "which mail folders are there",
     "list_messages": "newest messages of the inbox",

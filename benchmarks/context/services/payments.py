@@ -8,8 +8,6 @@ from typing_extensions import TypedDict
 
 from benchmarks.context.services.tables import Service, Table, matches
 
-__all__ = ["INTENTS", "make"]
-
 INTENTS = {
     "find_customer": "find a customer by e-mail",
     "create_customer": "add a paying customer",

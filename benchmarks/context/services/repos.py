@@ -8,8 +8,6 @@ from typing_extensions import TypedDict
 
 from benchmarks.context.services.tables import Service, Table, matches
 
-__all__ = ["INTENTS", "make"]
-
 INTENTS = {
     "list_repositories": "repositories of an organization",
     "get_repository": "details of a repository",

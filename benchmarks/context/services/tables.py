@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Service", "Table", "matches"]
-
 
 class Table:
     """Rows by ID. IDs are numbered, so that each replay gives the same ones."""

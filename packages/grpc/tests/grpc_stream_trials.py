@@ -14,8 +14,6 @@ from packages.grpc.tests.service import Shop
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["GRPC_STREAMS", "grpc_stream_trial"]
-
 _AFTER = " after an answer"
 _BROKEN = ("an exception", "silence", "a lost connection", "one that is not a message", "one that is too large here")
 GRPC_STREAMS = {

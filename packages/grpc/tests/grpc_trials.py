@@ -18,8 +18,6 @@ from toolexec.errors import Outcome
 from toolexec.provider import provider_backend
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["GRPC", "MOST_BYTES", "grpc_backend", "grpc_trial"]
-
 MOST_BYTES = 2000
 """How large a message may be here."""
 _OPEN = ("ABORTED", "CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN")

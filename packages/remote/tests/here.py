@@ -20,8 +20,6 @@ from toolexec_remote.endpoints import Endpoints
 from toolexec_remote.server import serve_runtime
 from toolexec_remote.sources import LookUp
 
-__all__ = ["Wire", "remote_to", "serving", "use_names"]
-
 
 @asynccontextmanager
 async def serving(directory: Path, backend: SandboxBackend | None = None, **fields: Any) -> AsyncGenerator[str]:

@@ -20,8 +20,6 @@ from toolexec.sandbox import ExecuteRequest
 from toolexec_remote.signature import Target, signed_headers
 from toolexec_remote.wire import encode_request
 
-__all__ = ["WAYS", "Way", "clients"]
-
 Way = Callable[[str], AbstractAsyncContextManager[None]]
 _MEGABYTE: Final = 1 << 20
 _PART: Final = b"x" * (256 << 10)

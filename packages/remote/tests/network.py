@@ -22,8 +22,6 @@ from typing import Self
 
 from tests.tiers import missing
 
-__all__ = ["Network"]
-
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _CLONE_NEWNET = 0x40000000

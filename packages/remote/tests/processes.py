@@ -16,8 +16,6 @@ from tests.waiting import until_blocking
 
 from toolexec.remote import RemoteSettings, SigningKey
 
-__all__ = ["KEY", "RemoteServer", "free_port", "settings_for"]
-
 KEY = SigningKey(id="tests", token="a token of the tests", secret="a secret of the tests")
 
 

@@ -15,8 +15,6 @@ from packages.remote.tests.tools import Workshop
 from toolexec.sandbox import CodeResult
 from toolexec_remote.backend import RemoteBackend
 
-__all__ = ["Roll", "Times", "roll"]
-
 
 @dataclass(frozen=True, slots=True)
 class Times:

@@ -49,8 +49,6 @@ from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache
 from toolexec_remote.start import NeverStartedError
 
-__all__ = ["ADDRESSES", "NAME", "Disk", "Fleet", "Gateway", "Server", "World", "at", "simulated_time"]
-
 TIMEOUT = 12.0
 ENDPOINTS = ("http://127.0.0.1:1/v1/execute", "http://127.0.0.1:2/v1/execute")
 NAME = "dns+http://fleet.test:1/v1/execute"

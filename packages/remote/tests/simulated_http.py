@@ -18,8 +18,6 @@ from toolexec_remote.discovery import Discovery
 from toolexec_remote.gateway import HttpGateway
 from toolexec_remote.post import PostClient
 
-__all__ = ["HttpLine", "SimulatedGateway", "SimulatedPost", "Wires"]
-
 Listen = Callable[["HttpLine"], Any]
 """Gives the protocol of a new connection; raises OSError where nothing listens."""
 

@@ -13,8 +13,6 @@ from toolexec.model import LocalBinding, declare
 from toolexec.run import DefaultRunner
 from toolexec.sandbox import ExecuteRequest
 
-__all__ = ["Workshop"]
-
 
 class Workshop:
     """Tools that count how often they were called, and with what."""

@@ -11,8 +11,6 @@ from typing import Any, Self
 
 from aiohttp import WSMessage, WSMsgType
 
-__all__ = ["Faults", "Line", "VirtualLoop"]
-
 
 class _NoSelector(selectors.BaseSelector):
     """Waits for no file; a wait only moves the clock."""

@@ -26,8 +26,6 @@ from toolexec.model.ids import ToolID, clean_segment
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
-__all__ = ["A2AAdapter", "card_to_provider", "provider_to_card"]
-
 _PROTOCOL: Final = "1.0"
 _NAME: Final = "a2a"
 _IN_META: Final = ("examples", "inputModes", "outputModes", "securityRequirements")

@@ -25,8 +25,6 @@ from toolexec.adapter.schemas import arguments
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
-__all__ = ["AnthropicAdapter"]
-
 _KEPT: Final = (
     "type",
     "strict",

@@ -16,23 +16,6 @@ from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = [
-    "META_KEY",
-    "Adapter",
-    "Converted",
-    "Direction",
-    "FormOptions",
-    "bare_meta",
-    "converting",
-    "described_as",
-    "identity",
-    "keep",
-    "kept",
-    "lose_fields",
-    "plain",
-    "strings",
-]
-
 META_KEY: Final = "dev.toolexec/adapter"
 """The key in a tool's meta that has what forms hold beyond a tool: by the name of the adapter, its fields."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import same_json
 
-__all__ = ["ANNOTATIONS", "MAX_PARTS", "combined"]
-
 ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema", "$id"}
 )

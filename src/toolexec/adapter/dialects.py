@@ -26,8 +26,6 @@ from typing import Final
 from toolexec.adapter.features import SchemaFeature
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["DIALECTS", "Dialect", "StrictRules"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrictRules:

@@ -17,19 +17,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 
-__all__ = [
-    "READ_TOOL",
-    "SEARCH_ARGUMENTS",
-    "SEARCH_TOOL",
-    "ToolFilter",
-    "ToolSearch",
-    "VendorFormat",
-    "VendorTools",
-    "collect",
-    "name_map",
-    "tool_search_tool",
-]
-
 VendorFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "mcp", "a2a"]
 """The forms that tools can be exported in."""
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue, pointer
 
-__all__ = ["ALWAYS", "LISTS_OF_SCHEMAS", "MAPS_OF_SCHEMAS", "SCHEMAS", "SchemaFeature", "subschemas", "used_features"]
-
 
 class SchemaFeature(StrEnum):
     """A keyword of JSON Schema beyond `type`, `description`, `properties`, `required` and `items`, which every form

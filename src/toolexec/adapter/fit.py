@@ -17,8 +17,6 @@ from toolexec.adapter.wording import described, phrase
 from toolexec.model.json_value import JSONDict, JSONValue, pointer
 from toolexec.model.schema import DRAFT_2020_12, Schema
 
-__all__ = ["Fitted", "fit_schema"]
-
 _MAX_LEVELS: Final = 64
 _MAX_NODES: Final = 20_000
 _SILENT: Final = frozenset({"$schema", "definitions", "$defs", "$comment"})

@@ -23,8 +23,6 @@ from toolexec.adapter.schemas import arguments, result
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.tool import Tool
 
-__all__ = ["GeminiAdapter"]
-
 _WRITTEN: Final = {"parameters": "parametersJsonSchema", "response": "responseJsonSchema"}
 _SNAKE: Final = {
     "function_declarations": "functionDeclarations",

@@ -9,8 +9,6 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.adapter.features import SchemaFeature
 
-__all__ = ["LossAction", "LossWarning", "Losses"]
-
 LossAction: TypeAlias = Literal["dropped", "described", "loosened", "rewritten"]
 """`dropped`: it is gone. `described`: it is gone as a rule, and said in words. `loosened`: what stands in its place
 means less, or somewhat else. `rewritten`: what stands in its place means the same."""

@@ -15,8 +15,6 @@ from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import SchemaLike
 from toolexec.model.tool import Tool
 
-__all__ = ["MCPAdapter", "listed_schema"]
-
 _OWN: Final = ("namespace", "version", "tags")
 _SCHEMAS: Final = (("inputSchema", "input_schema"), ("outputSchema", "output_schema"))
 

@@ -10,19 +10,6 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, refuse_constant
 
-__all__ = [
-    "Answer",
-    "CallKind",
-    "Media",
-    "VendorCall",
-    "anthropic_calls",
-    "gemini_calls",
-    "media_of",
-    "notes_of",
-    "openai_calls",
-    "reply",
-]
-
 CallKind: TypeAlias = Literal["chat", "responses", "responses-custom", "responses-search", "anthropic", "gemini"]
 
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

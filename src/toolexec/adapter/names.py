@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.errors import ToolNotFoundError
 
-__all__ = ["MAX_VENDOR_NAME", "NameMap", "vendor_name"]
-
 MAX_VENDOR_NAME: Final = 64
 """The most characters of a name. Google and MCP allow more, and `.` and `:`, but what all take is good everywhere."""
 

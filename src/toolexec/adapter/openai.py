@@ -23,8 +23,6 @@ from toolexec.adapter.schemas import arguments, result
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
-__all__ = ["OpenAIAPI", "OpenAIAdapter"]
-
 OpenAIAPI: TypeAlias = Literal["chat", "responses"]
 
 _MAX_DESCRIPTION: Final = 1024

@@ -11,8 +11,6 @@ from toolexec.errors import InvalidToolError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
 
-__all__ = ["ProviderCard", "ProviderInterface"]
-
 _MAX_SKILLS: Final = 10_000
 
 

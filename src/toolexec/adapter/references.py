@@ -9,8 +9,6 @@ from toolexec.errors import ExternalRefError
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema_graph import SchemaGraph
 
-__all__ = ["ROOT", "References", "modern"]
-
 ROOT: Final = "#"
 _PLAIN_VALUES: Final = frozenset({"enum", "const", "default", "examples"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})

@@ -16,8 +16,6 @@ from toolexec.adapter.openai import OpenAIAdapter
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 
-__all__ = ["AdapterRegistry", "default_adapters"]
-
 
 class AdapterRegistry:
     """Adapters by name. Safe to use from several threads at once.

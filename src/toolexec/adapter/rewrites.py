@@ -12,8 +12,6 @@ from toolexec.adapter.losses import Losses
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import same_json
 
-__all__ = ["rewrite", "without_null"]
-
 _OF_TYPES: Final = {
     "string": ("pattern", "format", "minLength", "maxLength"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),

@@ -12,8 +12,6 @@ from toolexec.errors import InvalidSchemaError
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.schema import same_json
 
-__all__ = ["as_object", "object_type"]
-
 _MAX_LINKS: Final = 100
 _CHOICES: Final = ("anyOf", "oneOf")
 _MAX_SETS: Final = 12

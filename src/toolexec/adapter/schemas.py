@@ -9,8 +9,6 @@ from toolexec.adapter.losses import Losses
 from toolexec.adapter.strict import fit_strict
 from toolexec.model.tool import Tool
 
-__all__ = ["arguments", "not_strict", "result"]
-
 
 def arguments(tool: Tool, dialect: str, losses: Losses, options: FormOptions) -> tuple[Fitted, bool]:
     """Return the tool's input schema in a dialect, and whether it is strict. A schema that cannot be strict is written

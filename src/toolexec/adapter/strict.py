@@ -12,8 +12,6 @@ from toolexec.adapter.rewrites import without_null
 from toolexec.model.json_value import JSONDict, JSONValue, pointer
 from toolexec.model.schema import Schema
 
-__all__ = ["StrictCost", "fit_strict", "strict_cost", "without_nulls"]
-
 _FATAL = frozenset({"patternProperties", "allOf", "$ref", "false", "...", "$dynamicRef"})
 _MAX_LINKS = 50
 _MAX_LEVELS = 60

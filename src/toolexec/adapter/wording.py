@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["described", "phrase"]
-
 _MAX_PHRASE: Final = 200
 _MAX_WORDS: Final = 600
 

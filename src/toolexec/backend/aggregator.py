@@ -25,8 +25,6 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = ["Aggregator", "CollisionPolicy", "HostedTool", "Listing"]
-
 CollisionPolicy: TypeAlias = Literal["error", "first", "prefix"]
 """What happens when two backends list one ID: refuse to list; keep the one registered first; or give each of them the
 ID `backend:name`."""

@@ -7,8 +7,6 @@ from typing import Final
 from toolexec.discovery.index import Registered
 from toolexec.model.call import ToolCall
 
-__all__ = ["Attempt", "attempt_at"]
-
 _new: Final = object.__new__
 
 

@@ -15,18 +15,6 @@ from toolexec.model.tool import Tool
 if TYPE_CHECKING:
     from toolexec.net.oauth.session import LoginStatus, OAuthSession
 
-__all__ = [
-    "Backend",
-    "BackendFactory",
-    "BackendStatus",
-    "KeepsSessions",
-    "LiveBackend",
-    "LoginBackend",
-    "RefreshableBackend",
-    "StreamingBackend",
-    "ToolsListener",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendStatus:

@@ -20,8 +20,6 @@ from toolexec.model.tool import Tool
 if TYPE_CHECKING:
     from toolexec.model.transform import Transforms
 
-__all__ = ["AT_ONCE", "Catalog"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 AT_ONCE: Final = 200
 """How many tools are published in one turn of the event loop, in some 10 ms."""

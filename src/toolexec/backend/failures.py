@@ -12,16 +12,6 @@ from toolexec.errors.base import readable
 from toolexec.model.json_value import NotJSONError, to_json_lossy
 from toolexec.process.fate import fate_of
 
-__all__ = [
-    "backend_failure",
-    "cancel_begun",
-    "contained",
-    "handler_failure",
-    "is_cancelled",
-    "located",
-    "result_not_json",
-]
-
 _MOST_TEXT = 2000
 E = TypeVar("E", bound=ToolExecError)
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["CallFigures"]
-
 _LATENCIES: Final = 100
 
 

@@ -10,8 +10,6 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Here", "Wait", "here", "step_here"]
-
 T = TypeVar("T")
 
 Wait: TypeAlias = Callable[[Awaitable[Any]], Any]

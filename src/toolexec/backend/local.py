@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from toolexec.model.declare import FunctionTool
     from toolexec.process.workers import WorkerProcesses
 
-__all__ = ["LocalBackend"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _END = object()
 _GENERATORS = ("generator", "async_generator")

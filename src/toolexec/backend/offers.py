@@ -9,15 +9,6 @@ from typing import Literal, TypeAlias
 from toolexec.discovery.index import Registered
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = [
-    "OfferEvent",
-    "OfferKind",
-    "OfferListener",
-    "Offered",
-    "Offers",
-    "fits_template",
-]
-
 OfferKind: TypeAlias = Literal["prompt", "resource", "template", "completion"]
 
 

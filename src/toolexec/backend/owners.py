@@ -10,8 +10,6 @@ from toolexec.errors import BackendNotFoundError, ToolExecError, ToolNotFoundErr
 from toolexec.model.binding import Binding
 from toolexec.model.tool import Tool
 
-__all__ = ["Claimant", "Owners"]
-
 
 class Claimant(Protocol):
     """The tools that one backend offers, by ID, and why some of them are not in the index."""

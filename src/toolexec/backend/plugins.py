@@ -16,19 +16,6 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
 
-__all__ = [
-    "BACKENDS",
-    "JOURNALS",
-    "PACKAGES",
-    "SANDBOXES",
-    "STATES",
-    "known_plugins",
-    "load_kind",
-    "load_plugin",
-    "owners_of",
-    "plugin_names",
-]
-
 
 class _Kind(Protocol):
     """What describes a kind, and the version of the plugin API that it was written for."""

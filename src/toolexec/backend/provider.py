@@ -23,8 +23,6 @@ from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.process.threads import NoThreadError, WorkerThreads
 
-__all__ = ["CallTool", "ProviderBackend"]
-
 CallTool: TypeAlias = Callable[[str, JSONObject], Awaitable[Any] | Any]
 """Takes the provider's name for a tool and the arguments (its own copy); gives the answer, or an awaitable of it."""
 

@@ -18,8 +18,6 @@ from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import unknown_setting
 
-__all__ = ["BackendRegistry"]
-
 
 class BackendRegistry:
     """Knows every backend; `resolve` finds the one for a binding at the moment of the call, so that backends may be

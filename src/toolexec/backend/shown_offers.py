@@ -13,8 +13,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 from toolexec.model.transform import ToolTransform, Transforms
 
-__all__ = ["shown_offers"]
-
 
 def shown_offers(offers: Offers, transforms: Transforms) -> Offers:
     """Return what a backend offers as the transforms show it, each by the ID that it has without them.

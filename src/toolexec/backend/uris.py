@@ -9,8 +9,6 @@ from urllib.parse import unquote
 
 from toolexec.backend.offers import fits_template
 
-__all__ = ["decoded", "is_closed"]
-
 _MOST_TIMES: Final = 4
 _BETWEEN: Final = re.compile(r"[/\\?#]")
 

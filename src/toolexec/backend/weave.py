@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from toolexec.model.call import Progress, ProgressCallback
 from toolexec.process.settling import retrieve
 
-__all__ = ["weave"]
-
 _Event: TypeAlias = tuple[bool, Any]
 
 

@@ -21,8 +21,6 @@ from toolexec.model.redaction import Redactor, redactor
 from toolexec.model.tool import TRANSFORMED, Tool
 from toolexec.process.atomic import replace_files
 
-__all__ = ["Cassette"]
-
 _KEYS: Final = (FORMAT_KEY, "tools", "calls")
 
 

@@ -14,8 +14,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, own_args,
 from toolexec.model.tool import Tool
 from toolexec.run.audit.record import canonical
 
-__all__ = ["call_key", "differences", "kept_args", "miss"]
-
 _MOST: Final = 3
 _MOST_DIFFERENCES: Final = 5
 _ABSENT: Final = object()

@@ -2,8 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-__all__ = ["CassetteMode"]
-
 CassetteMode: TypeAlias = Literal["replay", "record", "auto", "refresh"]
 """`replay` answers every call from the cassette, `record` begins it again, `auto` replays what it has and records the
 rest, `refresh` makes all calls again and keeps what has not changed."""

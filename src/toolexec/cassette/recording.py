@@ -38,8 +38,6 @@ from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Recording"]
-
 _NOT_CALLED: Final = (
     CassetteError,
     ConfigurationError,

@@ -9,8 +9,6 @@ from pathlib import Path
 from toolexec.errors import CassetteError
 from toolexec.errors.extras import unix_needed
 
-__all__ = ["RecordingLock"]
-
 
 class RecordingLock:
     """The right to write the cassette *path*: a lock on a file beside it, which is there only as long as it is held."""

@@ -22,8 +22,6 @@ from toolexec.model.tool import Tool
 from toolexec.run.audit.record import canonical
 from toolexec.run.types import Result
 
-__all__ = ["CassetteCall", "CassetteTool", "schema_digest"]
-
 _CALL_KEYS: Final = frozenset({"tool", "args", "chunks", "value", "reply", "error", "seconds"})
 _TOOL_KEYS: Final = frozenset({"id", "digest", "binding", "destination", "definition"})
 

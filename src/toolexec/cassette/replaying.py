@@ -16,8 +16,6 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.tool import Tool
 from toolexec.run.layer import Layer
 
-__all__ = ["RecordedBackend", "RecordedBackends", "Replayed"]
-
 
 class RecordedBackend:
     """Answers the calls of one backend from a cassette. *own* gives the definition of a tool that is shown in another

@@ -9,8 +9,6 @@ from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.redaction import REDACTED, Redactor
 from toolexec.model.secret_forms import SHORTEST, base64_forms, written_forms
 
-__all__ = ["SessionRedactor"]
-
 _MOST: Final = 250
 _LONGEST_WORD: Final = 12
 

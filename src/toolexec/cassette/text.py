@@ -9,8 +9,6 @@ from typing import Any, Final
 from toolexec.errors import CassetteError, MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["FORMAT", "FORMAT_KEY", "read_file", "read_text", "write_text"]
-
 FORMAT: Final = 1
 FORMAT_KEY: Final = "toolexec_cassette"
 _END: Final = "..."

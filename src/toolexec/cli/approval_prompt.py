@@ -19,8 +19,6 @@ from toolexec.model.approval_text import argument_lines
 from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver
 from toolexec.model.visible import visible_line
 
-__all__ = ["question", "terminal_approver"]
-
 _TERMINAL: Final = "/dev/tty"
 _MAX_ANSWER: Final = 1024
 _ANSWERS: Final[dict[str, ApprovalAnswer]] = {

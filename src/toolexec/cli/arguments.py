@@ -15,8 +15,6 @@ from toolexec.model.json_value import JSONDict, JSONValue
 if TYPE_CHECKING:
     from toolexec.exec import Step
 
-__all__ = ["read_args", "read_chain", "read_json"]
-
 
 def read_args(words: Sequence[str], schema: object, stdin: Callable[[], str] = read_stdin) -> JSONDict:
     """Return the arguments that *words* spell for a tool with this input *schema*.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["audit", "audit_file"]
-
 _PAUSE: Final = 0.2
 _WIDE: Final = 110
 _DENIED: Final = ("approval_denied", "approval_required", "policy_denied", "rate_limited", "tool_not_allowed")

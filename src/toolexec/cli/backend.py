@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.config.admin import FileAdmin
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["backend", "complete_name", "reload"]
-
 backend: typer.Typer = typer.Typer(
     no_args_is_help=True,
     help="Add, remove and restart servers of a running `toolexec serve`, without interrupting its clients.",

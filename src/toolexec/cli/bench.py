@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolexec.exec import Exec
     from toolexec.model import Tool
 
-__all__ = ["bench"]
-
 _BYTES_OF_TOKEN: Final = 4
 _SAMPLES: Final = 50
 _QUERY_WORDS: Final = 4

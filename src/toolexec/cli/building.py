@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.base import SandboxBackend
     from toolexec.runtime.router import Runtime
 
-__all__ = [
-    "BuildStoppedError",
-    "BuildView",
-    "announce_builds",
-    "language_of",
-    "prepare_sandbox",
-    "serving_sandbox",
-    "watch_build",
-]
-
 T = TypeVar("T")
 _LAST: Final = "compile"
 _PATIENCE: Final = 3.0

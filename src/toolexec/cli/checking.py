@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from toolexec.workflow.nodes import Workflow
     from toolexec.workflow.skill import Skill
 
-__all__ = ["check"]
-
 _WORKFLOW: Final = ".workflow"
 _MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}
 _RANK: Final = ("ok", "warning", "error")

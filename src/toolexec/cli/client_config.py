@@ -16,8 +16,6 @@ from toolexec.errors import ToolExecError
 if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["client_config", "own_command", "own_variables", "snippet"]
-
 _PLACES: Final = {
     "claude": "paste it into claude_desktop_config.json (Claude Desktop: Settings, Developer, Edit Config), or into "
     ".mcp.json of a project (Claude Code), then restart the program",

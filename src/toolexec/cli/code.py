@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolexec.code.types import CodeEvent, CodeResult
     from toolexec.exec.code import CodeSettings
 
-__all__ = ["run"]
-
 
 async def run(session: Session, options: CodeOptions) -> int:
     """Run the program, showing what it prints while it runs, and then its value.

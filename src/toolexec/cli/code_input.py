@@ -15,8 +15,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.exec.code import CodeSettings
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["CodeOptions", "Program", "read_program", "read_settings", "read_size"]
-
 _LANGUAGES: Final = {
     ".py": "python",
     ".js": "javascript",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolexec.cli.code_input import CodeOptions
     from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["code", "doctor", "sandbox"]
-
 sandbox: typer.Typer = typer.Typer(
     cls=WithPlugins, no_args_is_help=True, help="Build, list, check and remove the sandboxes that code runs in."
 )

@@ -18,8 +18,6 @@ from toolexec.model.visible import visible, visible_line
 if TYPE_CHECKING:
     from toolexec.code.types import CodeEvent, CodeResult, ToolCallRecord
 
-__all__ = ["Printed", "call_line", "failure_text", "show_failure", "write_files"]
-
 _MOST_ARGS: Final = 120
 _MOST_ERROR: Final = 200
 _MOST_SOURCE: Final = 200

@@ -9,8 +9,6 @@ from collections.abc import Callable, MutableMapping
 from contextlib import redirect_stdout
 from typing import Final
 
-__all__ = ["complete", "rejoin_words"]
-
 _WORDS: Final = "COMP_WORDS"
 _NUMBER: Final = "COMP_CWORD"
 _LEFT: Final = "_TOOLEXEC_LEFT"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.toolset import Toolset
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["config"]
-
 config: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Show the settings and where they come from, or check them."
 )

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["context"]
-
 _MAX_SHOWN_ERROR: Final = 300
 
 URL = Annotated[

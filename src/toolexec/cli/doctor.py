@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.doctor import CacheState, Finding, ServedProfile
     from toolexec.runtime.plugin import DoctorPackage
 
-__all__ = ["doctor"]
-
 _DEFAULT_PROFILE: Final = "standard"
 _STATES: Final = {
     "ready": ("● ready", "green"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["EXAMPLES", "add_examples"]
-
 EXAMPLES: Final = {
     "": "toolexec search 'open issues' -c mcp.json",
     "search": "toolexec search 'what does an item cost' -c app.py",

@@ -16,22 +16,6 @@ from toolexec.errors import (
     ToolExecError,
 )
 
-__all__ = [
-    "BROKEN_PIPE",
-    "FAILED",
-    "INTERRUPTED",
-    "NOT_RUN",
-    "OK",
-    "TABLE",
-    "TERMINATED",
-    "USAGE",
-    "WAITING",
-    "code_of_run",
-    "exit_code",
-    "give_up_stdout",
-    "open_closed_streams",
-]
-
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.adapter.export import ToolSearch, VendorFormat, VendorTools
     from toolexec.discovery import Filters
 
-__all__ = ["export"]
-
 _MAX_SHOWN = 50
 
 

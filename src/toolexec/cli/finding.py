@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from toolexec.backend import BackendStatus
     from toolexec.discovery import DetailLevel, Summary
 
-__all__ = [
-    "Asked",
-    "backends",
-    "connect",
-    "connect_for",
-    "describe",
-    "list_tools",
-    "mention",
-    "refresh",
-    "search",
-    "unavailable",
-    "unavailable_data",
-]
-
 _MAX_NAMESPACES = 20
 _MAX_QUERY = 100
 """Of what a search without results repeats, so that it stays a line or two."""

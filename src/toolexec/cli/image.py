@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.images.build import ImageKind
     from toolexec.runtime.images.store import ImageStore, StoredImage
 
-__all__ = ["ImageOptions", "build", "image", "import_", "list_images", "remove"]
-
 _DEFAULT_NAME: Final = "toolexec-sandbox"
 _VM_NAME: Final = "toolexec-vm"
 

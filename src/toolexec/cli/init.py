@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.config.discovered import DiscoveredServer
 
-__all__ = ["init"]
-
 
 def init(
     context: typer.Context,

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.config.installing import Change
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["install"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.exec import Exec
 
-__all__ = ["perform_with_journal", "use_journal"]
-
 
 def perform_with_journal(context: typer.Context, command: Any, config: Any, as_json: bool, **more: Any) -> None:
     """Run a command with a journal, also where there are no tools."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
     from toolexec.server.auth.settings import ApiKey
 
-__all__ = ["keys"]
-
 keys: typer.Typer = typer.Typer(help="Make API keys for `toolexec serve`.", no_args_is_help=True)
 
 

@@ -22,8 +22,6 @@ from toolexec.errors import ConfigurationError
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
 
-__all__ = ["KnownTools", "complete_tool", "known_tools", "remember_tools"]
-
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
 _MOST: Final = 100_000
 _MOST_REASON: Final = 200

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.remote.server_settings import RuntimeServerSettings
     from toolexec.runtime.sandbox_settings import SandboxSettings
 
-__all__ = ["Lending", "Reload", "check_lending", "lend"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lending:

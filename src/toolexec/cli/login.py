@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
     from toolexec.net.oauth.session import LoginStatus
 
-__all__ = ["login", "logout"]
-
 Caller = Annotated[
     str,
     typer.Option(

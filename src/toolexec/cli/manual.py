@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.discovery import ToolDoc
     from toolexec.model import Tool
 
-__all__ = ["manual"]
-
 
 def manual(doc: ToolDoc, config: Sequence[Path] = (), *, stub: str = "") -> RenderableType:
     """Return the documentation, with what its level includes; *config* goes into the example command, *stub* shows how

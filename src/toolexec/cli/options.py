@@ -14,8 +14,6 @@ from toolexec.errors import ConfigurationError
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
-__all__ = ["AsJson", "Config", "DryRun", "Durable", "OnError", "perform_command"]
-
 Config = Annotated[
     list[Path] | None,
     typer.Option(

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["overview"]
-
 _MOST_NAMES: Final = 6
 _MOST_PROBLEMS: Final = 5
 _AGES: Final = ((86400 * 2, 86400, "day"), (3600 * 2, 3600, "hour"), (120, 60, "minute"))

@@ -16,8 +16,6 @@ from toolexec.errors import ConfigurationError, MissingExtraError, ToolExecError
 if TYPE_CHECKING:
     from toolexec.cli.terminal import Screen
 
-__all__ = ["Lender", "PluginGroup", "WithJournals", "WithPlugins", "with_settings"]
-
 _LENDER: Final = "remote"
 """The kind of sandbox whose commands have a place of their own: `toolexec runtime`."""
 

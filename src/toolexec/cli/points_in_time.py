@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["point_in_time"]
-
 _AGO: Final = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAYS: Final = {"today": 0, "yesterday": 1}

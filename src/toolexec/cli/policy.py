@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolexec.run.endpoint_rules import EndpointRules
     from toolexec.run.policy_cases import PolicyCase
 
-__all__ = ["policy"]
-
 _FILES: Final = tuple(f"policy_tests.{suffix}" for suffix in ("yaml", "yml", "toml", "json"))
 
 policy: typer.Typer = typer.Typer(

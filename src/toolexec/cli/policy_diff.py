@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["policy_diff"]
-
 _TABLE: Final = re.compile(r"(?m)^[ \t]*\[policy\][ \t]*(#.*)?$")
 _RULE: Final = re.compile(r"(?m)^[ \t]*\[\[policy\.rules\]\]")
 _NEXT: Final = re.compile(r"(?m)^[ \t]*\[")

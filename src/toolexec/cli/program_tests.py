@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.exec import Exec
     from toolexec.testing.program_tests import ProgramOutcome
 
-__all__ = ["check_programs"]
-
 
 def check_programs(
     context: typer.Context,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["watch"]
-
 _PATIENCE: Final = 0.4
 _MAX_TEXT: Final = 50
 

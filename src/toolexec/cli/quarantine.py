@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.run.quarantine import Quarantine
 
-__all__ = ["quarantine"]
-
 quarantine: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Read and remove answers of tools that a scanner held back."
 )

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from toolexec.exec.queued import ProgramSettings
     from toolexec.model.json_value import JSONDict
 
-__all__ = [
-    "ProgramFile",
-    "Words",
-    "add_queue_commands",
-    "moment_text",
-    "read_run",
-]
-
 _CHAINS: Final = (".json", ".toml", ".yaml", ".yml")
 ProgramFile = Annotated[
     str,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from toolexec.config.build import Built
     from toolexec.config.loaded import LoadedConfig
 
-__all__ = ["record"]
-
 _MANY: Final = 500
 _SERVER: Final = "toolexec"
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.exec.stops import Stop
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["replay"]
-
 _PARTS: Final = ("source", "vars", "calls", "stack")
 _AROUND: Final = 4
 _MOST_CALLS: Final = 12

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.exec.diff import CallDiff, CallSide
 
-__all__ = ["ForkWanted", "diff", "fork"]
-
 _SHORT = 60
 
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.exec.run_results import RunResult
 
-__all__ = ["show_result"]
-
 
 def show_result(session: Session, run_id: str, result: RunResult) -> None:
     """Print what a run came to, or what it waits for."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolexec.run import Result, StreamEvent
     from toolexec.run.types import OnError
 
-__all__ = ["chain", "run", "stream"]
-
 
 async def run(session: Session, tool_id: str, words: Sequence[str], *, timeout: float | None, raw: bool) -> int:
     """`toolexec run`: one tool, its value on stdout."""

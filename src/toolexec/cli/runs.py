@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.exec.run_results import RunResult
     from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["runs"]
-
 runs: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Durable runs: chains, workflows and code that resume where they stopped."
 )

@@ -6,8 +6,6 @@ import typer
 
 from toolexec.cli.plugin_commands import Lender
 
-__all__ = ["runtime"]
-
 runtime: typer.Typer = typer.Typer(
     cls=Lender, no_args_is_help=True, help="Lend the sandboxes of this machine to others."
 )

@@ -22,8 +22,6 @@ from toolexec.model.visible import visible_line
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.cache import CachedComponent, ComponentCache
 
-__all__ = ["build", "list_sandboxes", "remove", "size_text"]
-
 
 async def build(session: Session, packages: Sequence[str]) -> int:
     """Build the sandbox with *packages*, unless it is there, and load it once.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolexec.testing.escapes import Escape
     from toolexec.testing.matrix import Column, Matrix
 
-__all__ = ["check"]
-
 _SHOWN: Final = {
     "kept": ("✓ kept", "green"),
     "weaker": ("✗ weaker", "bold red"),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.sandbox_settings import SandboxSettings
     from toolexec.testing.matrix import Column, Matrix
 
-__all__ = ["Records"]
-
 
 class Records:
     """The records of one check, for the sandboxes of *session* that its settings describe; one that a program brings

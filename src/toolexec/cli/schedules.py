@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolexec.durable.schedules import Schedule
     from toolexec.model.json_value import JSONDict
 
-__all__ = ["schedules"]
-
 schedules: typer.Typer = typer.Typer(
     no_args_is_help=True,
     help="Schedules: durable runs by cron or interval; toolexec runs work starts them.",

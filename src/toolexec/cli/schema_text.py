@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONObject
 
-__all__ = ["Parameter", "accepted_types", "follow", "parameters", "type_words"]
-
 _MAX_DEPTH: Final = 8
 _SHOWN_DEPTH: Final = 2
 _MAX_CHOICES: Final = 8

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from toolexec.server.app import ToolServer
     from toolexec.server.settings import ServeSettings
 
-__all__ = ["FLAGS", "Set", "load_for_serving", "logged", "serve", "without_sources"]
-
 FLAGS: Final[Mapping[str, str]] = {
     "transport": "server.transport",
     "host": "server.host",

@@ -18,8 +18,6 @@ from toolexec.errors import ToolExecError
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
-__all__ = ["Command", "Session", "perform"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:

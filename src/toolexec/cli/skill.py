@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolexec.workflow.plan import PlannedCall
     from toolexec.workflow.skill import Skill
 
-__all__ = ["skill"]
-
 skill: typer.Typer = typer.Typer(no_args_is_help=True, help="Skills: workflows that are tools.")
 
 _SUFFIX: Final = ".workflow"

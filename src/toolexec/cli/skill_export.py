@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.workflow.skill import Skill
 
-__all__ = ["export_skills", "shipped_skill"]
-
 _SHIPPED: Final = "using-toolexec"
 _FILE: Final = "SKILL.md"
 _MOST_NAME: Final = 64

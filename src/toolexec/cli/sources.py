@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolexec.exec import Exec
     from toolexec.model.origin import Approver
 
-__all__ = ["DEFAULT_FILES", "VARIABLE", "Sources", "build_from", "find_sources", "load_exec"]
-
 VARIABLE: Final = "TOOLEXEC_CONFIG"
 DEFAULT_FILES: Final = ("toolexec.toml", "toolexec.yaml", "toolexec.yml", "toolexec.json", "mcp.json", ".mcp.json")
 

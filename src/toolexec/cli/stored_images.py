@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.images.store import ImageStore, StoredImage
     from toolexec.runtime.images.verify import Verdict
 
-__all__ = ["export", "no_image", "share", "verify"]
-
 
 def no_image(name: str, purpose: str, store: ImageStore, there: Iterable[StoredImage]) -> ConfigurationError:
     """Return the error for an image that is not *there*, in *store*; *purpose* says what it was to do."""

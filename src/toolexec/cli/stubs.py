@@ -18,8 +18,6 @@ from toolexec.model.visible import visible_line
 if TYPE_CHECKING:
     from toolexec.model import Tool
 
-__all__ = ["stubs"]
-
 
 async def stubs(
     session: Session,

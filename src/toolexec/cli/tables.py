@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from toolexec.run import StepResult
     from toolexec.run.types import UndoneStep
 
-__all__ = [
-    "backends_table",
-    "chain_table",
-    "command_line",
-    "content_lines",
-    "duration_text",
-    "hints_text",
-    "listing",
-    "search_table",
-    "show_undone",
-    "value_text",
-]
-
 _MAX_ID: Final = 44
 _KIND_WORDS: Final = {"local": "in process"}
 _MAX_COUNTS: Final = 15

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
     from toolexec.server.tasks import StoredTask, TaskStore
 
-__all__ = ["tasks", "tasks_file"]
-
 _STYLES: Final = {
     "working": "cyan",
     "input_required": "yellow",

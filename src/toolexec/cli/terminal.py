@@ -25,8 +25,6 @@ from toolexec.errors import InputValidationError, OutputValidationError, ToolExe
 from toolexec.errors.extras import explained
 from toolexec.model.visible import visible, visible_line
 
-__all__ = ["Screen", "error_body", "only_results_on_stdout", "to_json"]
-
 UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """What is wrong where output cannot be written: its device is full, or broken."""
 _LOGGERS: Final = ("toolexec", "mcp")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["read_file", "read_stdin", "read_text", "write_text"]
-
 
 def read_stdin() -> str:
     """Return all of stdin as UTF-8 text; raises ConfigurationError when it is not."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.code.types import CodeResult
 
-__all__ = ["Picture", "draw", "record_run", "record_saved"]
-
 
 @dataclass(frozen=True, slots=True)
 class Picture:

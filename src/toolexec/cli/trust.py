@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.cli.session import Session
     from toolexec.run.pinning import Pins, PinStatus
 
-__all__ = ["pins_of", "trust"]
-
 _STYLES: Final = {"accepted": "green", "new": "yellow", "changed": "bold red"}
 
 trust: typer.Typer = typer.Typer(no_args_is_help=True, help="Review and accept changed tool definitions.")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict
     from toolexec.workflow.findings import Finding
 
-__all__ = ["workflow"]
-
 workflow: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Workflows: small programs of tool calls that are checked before they run."
 )

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec.code.types import CodeResult, EventCallback
     from toolexec.run.types import OnError
 
-__all__ = ["RunWanted", "run_source"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunWanted:

@@ -15,8 +15,6 @@ from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 
-__all__ = ["call_line", "compact_stub", "first_sentence", "result_type"]
-
 _MAX_TAKES: Final = 400
 _MAX_GIVES: Final = 200
 _MAX_TYPE: Final = 1000

@@ -8,8 +8,6 @@ from typing import Protocol
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Deliveries", "Probe", "is_timer", "probe_of", "timer_step"]
-
 
 def timer_step(number: int) -> str:
     """Return the step of a program's timer: the first is `t1`. Guests number their calls, so none has that key."""

@@ -10,8 +10,6 @@ from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 
-__all__ = ["Engine", "Engines"]
-
 
 class Engine(Protocol):
     """Runs code that calls tools."""

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from toolexec.code.deliveries import Deliveries
 from toolexec.code.engine import Engine
-from toolexec.code.handles import DEFAULT_RESULT_BYTES
-from toolexec.code.limits import Limits
+from toolexec.code.limits import DEFAULT_RESULT_BYTES, Limits
 from toolexec.code.repair import prepared
 from toolexec.code.tools import Tools
 from toolexec.code.types import (
@@ -35,8 +34,6 @@ from toolexec.run.ceilings import default_timeout, granted
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undo import DryRun, undo
-
-__all__ = ["CodeConfig", "Executor", "check_timeout", "check_trial"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -18,8 +18,6 @@ from toolexec.errors import InvalidSchemaError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
-__all__ = ["fitted", "positional"]
-
 _MOST_ARGUMENTS: Final = 50
 _MOST_TEXT: Final = 10_000
 _LONG_SCHEMA: Final = 16_384

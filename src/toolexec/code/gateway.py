@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolexec.run.steps import Step
     from toolexec.run.types import Result, StepResult
 
-__all__ = ["Gateway", "checkpoint"]
-
 
 @runtime_checkable
 class Gateway(Protocol):

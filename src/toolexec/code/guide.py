@@ -15,8 +15,6 @@ from toolexec.discovery.preparing import off_loop_if_many
 from toolexec.discovery.summary import summarize
 from toolexec.errors import ToolExecError
 
-__all__ = ["MAX_NAMES", "help_text", "names_at"]
-
 MAX_NAMES: Final = 1_000
 """The most names that are listed."""
 _ABOUT: Final = """tools: call a tool with tools.namespace.name(key=value), or with tools.run("namespace:name", {...}).

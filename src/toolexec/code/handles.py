@@ -16,8 +16,6 @@ from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.large import Budget, BudgetExceededError, is_small, json_pieces, search
 
-__all__ = ["DEFAULT_RESULT_BYTES", "HANDLE_KEY", "Handle", "Handles", "PageOf"]
-
 HANDLE_KEY = "$handle"
 PageOf = Literal["items", "keys"]
 _PREVIEW_CHARS = 500

@@ -10,8 +10,6 @@ from toolexec.run.html import error_html, milliseconds
 if TYPE_CHECKING:
     from toolexec.code.types import CodeResult
 
-__all__ = ["code_html"]
-
 
 def code_html(result: CodeResult) -> str:
     """Return how a run ended, what it printed, its value, and its trace: a row for each tool call."""

@@ -33,17 +33,6 @@ if TYPE_CHECKING:
     from toolexec.run.steps import Step
     from toolexec.run.types import Result, StepResult
 
-__all__ = [
-    "DEFAULT_RESULT_BYTES",
-    "AllowList",
-    "CallCount",
-    "CountedGateway",
-    "Limits",
-    "LimitsEnforced",
-    "counted",
-    "trace_of",
-]
-
 DEFAULT_RESULT_BYTES: Final = 1 << 20
 """How long a tool's result may be, as JSON, before code gets a handle in its place."""
 

@@ -21,20 +21,6 @@ from toolexec.errors import InvalidVersionError, ToolNotFoundError
 from toolexec.model.tool import Tool
 from toolexec.model.version import Version
 
-__all__ = [
-    "MAX_LISTED",
-    "TOOLS_METHODS",
-    "ToolNames",
-    "ToolPath",
-    "attribute_path",
-    "named_at",
-    "names_of",
-    "paths_of",
-    "preferred",
-    "python_name",
-    "tool_at",
-]
-
 ToolPath: TypeAlias = tuple[str, ...]
 """The attributes that lead from `tools` to a tool: namespace and name, or the name alone."""
 

@@ -15,8 +15,6 @@ from toolexec.code.stub_dialects import PYTHON
 from toolexec.code.stub_text import harmless_comment, is_plain_name, joined_words, one_line, quoted
 from toolexec.code.stub_types import Definition, Field
 
-__all__ = ["FROM_BUILTINS", "FROM_TYPING", "TypeBook", "comment_of", "needed", "unshadowed"]
-
 FROM_BUILTINS: Final = frozenset({"bool", "dict", "float", "int", "list", "object", "str", "tuple"})
 FROM_TYPING: Final = frozenset({"Any", "Literal", "NotRequired", "TypeAlias", "TypedDict", "Unpack"})
 _RESERVED: Final = frozenset({"Exception", "None", "ToolError", "Tools", "builtins", "tools", "typing"})

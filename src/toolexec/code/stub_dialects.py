@@ -12,8 +12,6 @@ from toolexec.model.json_value import JSONValue
 from toolexec.model.languages import base_language
 from toolexec.model.visible import visible_json
 
-__all__ = ["PYTHON", "TYPESCRIPT", "Dialect", "is_javascript"]
-
 _MAX_CHOICES: Final = 64
 _MAX_LITERAL: Final = 1_000
 _MAX_EXACT: Final = 2**53

@@ -13,8 +13,6 @@ from toolexec.code.stub_text import one_line
 from toolexec.code.stub_types import Definition, Field
 from toolexec.model.visible import visible_json
 
-__all__ = ["InterfaceBook", "block_comment", "key_of", "line_comment", "object_lines"]
-
 _WIDTH: Final = 100
 _SHORT: Final = 160
 _PLAIN: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")

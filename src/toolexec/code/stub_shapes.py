@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["MAX_PROPERTIES", "Record", "either", "is_record", "merge", "shapes"]
-
 MAX_PROPERTIES: Final = 100
 """The most parameters, or keys of one dict, that are named."""
 

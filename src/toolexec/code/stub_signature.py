@@ -13,8 +13,6 @@ from toolexec.code.stub_text import paragraph
 from toolexec.code.stub_types import Budget, Definition, Field, SchemaTypes
 from toolexec.model.tool import Tool
 
-__all__ = ["Signature", "about", "signature_of"]
-
 _MAX_DESCRIPTION: Final = 400
 _CUT: Final = "Shortened: its schema is longer than a stub."
 

@@ -17,17 +17,6 @@ from typing import Final
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.visible import visible_line
 
-__all__ = [
-    "constraints",
-    "docstring",
-    "harmless_comment",
-    "is_plain_name",
-    "joined_words",
-    "one_line",
-    "paragraph",
-    "quoted",
-]
-
 _WIDTH: Final = 100
 _MAX_NAME: Final = 100
 _MAX_CONSTRAINT: Final = 60

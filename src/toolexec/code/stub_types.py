@@ -17,8 +17,6 @@ from toolexec.errors import InvalidSchemaError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema_graph import SchemaGraph
 
-__all__ = ["Budget", "Definition", "Field", "Parameters", "SchemaTypes"]
-
 _MAX_DEPTH: Final = 16
 _TOP_LEVELS: Final = 2  # objects so near to the top are written whatever the budget says: their keys help most
 _MAX_TYPE: Final = 1_500

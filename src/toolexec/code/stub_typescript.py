@@ -14,8 +14,6 @@ from toolexec.code.stub_signature import Signature, about, signature_of
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_json
 
-__all__ = ["typescript_stub_of", "typescript_stubs"]
-
 _MAX_ID: Final = 400
 _HEADER: Final = """// What a program can call; `tools` and `ToolError` are there without an import.
 // A call takes one object and gives a promise: const value = await tools.namespace.name({ x: 1 });

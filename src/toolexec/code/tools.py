@@ -17,8 +17,8 @@ from toolexec.backend.here import Wait
 from toolexec.code.deliveries import Deliveries
 from toolexec.code.fitting import fitted
 from toolexec.code.gateway import checkpoint
-from toolexec.code.handles import DEFAULT_RESULT_BYTES, Handle, Handles
-from toolexec.code.limits import AllowList, CallCount, Limits
+from toolexec.code.handles import Handle, Handles
+from toolexec.code.limits import DEFAULT_RESULT_BYTES, AllowList, CallCount, Limits
 from toolexec.code.types import CodeEvent, Output, ToolCallRecord, snapshot
 from toolexec.code.wrapped_arguments import WRAPPING, unwrapped
 from toolexec.discovery.docs import DetailLevel, DocStore, ToolDoc
@@ -42,8 +42,6 @@ from toolexec.run.large import Budget, encode_large, is_small, off_loop
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.steps import ChainResult, Step, execute_chain, unknown_step
 from toolexec.run.types import Result, StepResult
-
-__all__ = ["ACTIVE", "MAX_TRACE_BYTES", "AdmittedCall", "Tools"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_RECORDS = 10_000

@@ -20,22 +20,6 @@ from toolexec.model.settings import checked
 from toolexec.process.directory import check_names
 from toolexec.run.types import OnError, UndoneStep
 
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "PRINTED",
-    "SKILL",
-    "BackendInfo",
-    "CodeEvent",
-    "CodeResult",
-    "EventCallback",
-    "ExecuteRequest",
-    "Output",
-    "Readiness",
-    "Stream",
-    "ToolCallRecord",
-    "snapshot",
-]
-
 DEFAULT_TIMEOUT: Final = 30.0
 SKILL: Final = "skill"
 """The key of a request's metadata with the ID of the skill whose workflow it is."""

@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
-__all__ = ["WRAPPING", "unwrapped"]
-
 WRAPPING: Final = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params"})
 """Where other APIs have the arguments of a call."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.config.reload import Reload
     from toolexec.exec import Exec
 
-__all__ = ["Admin", "FileAdmin"]
-
 _LOCK: Final = "settings.lock"
 _PATIENCE: Final = 60.0  # seconds for the change of another admin
 

@@ -21,8 +21,6 @@ from typing import Any, Final
 from toolexec.errors import BackendUnavailableError, ConfigurationError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["ask_server", "listening", "sockets_in"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _DIRECTORY: Final = "serving"
 _MAX_BYTES: Final = 1 << 20

@@ -12,8 +12,6 @@ from toolexec.run.policy_rules import Decide
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
-__all__ = ["CallerIsNotAsked"]
-
 
 class CallerIsNotAsked:
     """Takes `Origin.ask` from every call before *approval* sees it: then only an operator is asked, if any."""

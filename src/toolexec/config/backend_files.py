@@ -19,8 +19,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.secret_keys import is_telling
 from toolexec.process.atomic import replace_files
 
-__all__ = ["FileChange", "check_version", "plan_add", "plan_remove", "server_entry", "version_of"]
-
 _EDITABLE: Final = (".toml", ".json")
 _REFERENCES: Final = ("${", "secretref:")
 

@@ -56,44 +56,6 @@ from toolexec.server.auth.sign_in_settings import SignInSettings
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.settings import ServeSettings, TaskSettings
 
-__all__ = [
-    "BLOCKS",
-    "KEYS",
-    "ApprovalBlock",
-    "AuditBlock",
-    "AuthBlock",
-    "Block",
-    "CacheBlock",
-    "CassetteBlock",
-    "CatalogueBlock",
-    "CodeBlock",
-    "ContextBlock",
-    "DurableBlock",
-    "HttpBlock",
-    "JwtBlock",
-    "Key",
-    "LearningBlock",
-    "LimitsBlock",
-    "PinningBlock",
-    "PolicyBlock",
-    "ProxmoxBlock",
-    "RecordBlock",
-    "RemoteBlock",
-    "ResilienceBlock",
-    "ResultsBlock",
-    "RuntimeServerBlock",
-    "SandboxesBlock",
-    "ScanBlock",
-    "SecretsBlock",
-    "ServerBlock",
-    "Settings",
-    "SignInBlock",
-    "SourcesBlock",
-    "TasksBlock",
-    "TelemetryBlock",
-    "keys_of",
-]
-
 
 class SourcesBlock(Block):
     """Where tools come from, besides the `mcpServers` of the file itself."""

@@ -13,8 +13,6 @@ from toolexec.model.origin import Caller
 if TYPE_CHECKING:
     from toolexec.server.auth import LiveKeys
 
-__all__ = ["present_by"]
-
 
 def present_by(loaded: LoadedConfig) -> Callable[[Caller], Caller | None]:
     """Return what gives a caller by the keys and tokens of the endpoint that it came to; see `LiveKeys.present`. One of

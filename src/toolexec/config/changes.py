@@ -16,8 +16,6 @@ from toolexec.model.json_value import JSONDict
 if TYPE_CHECKING:
     from toolexec.config.endpoints import Endpoint
 
-__all__ = ["API_KEYS", "Changes", "changes_between"]
-
 API_KEYS: Final = "auth.api_keys"
 _SERVED: Final = "server.toolsets"
 _LIVE: Final = frozenset([_SERVED, "limits.code_per_caller", *(f"limits.{name}" for name in RATES)])

@@ -13,8 +13,6 @@ from toolexec.backend.secrets import FILL_IN
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["CLIENTS", "Client", "Machine", "Scope"]
-
 Scope: TypeAlias = Literal["user", "project"]
 
 

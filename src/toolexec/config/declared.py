@@ -12,8 +12,6 @@ from pydantic.fields import FieldInfo
 from toolexec.config.kinds import File, ListOf, Seconds, Size
 from toolexec.model.declared import Setting, annotation_of, declared, form_of
 
-__all__ = ["Block", "From", "entry", "keys_for", "of", "read", "values_for"]
-
 B = TypeVar("B", bound="Block")
 T = TypeVar("T")
 

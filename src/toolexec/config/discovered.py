@@ -22,8 +22,6 @@ from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 
-__all__ = ["DiscoveredServer", "Places", "find_servers"]
-
 _TELLING: Final = re.compile(
     r"token|secret|passw|pwd|api.?key|access.?key|private.?key|(?:^|[-_])key$|auth|cred|cookie|session|dsn|bearer|(?:^|_)pat$",
     re.IGNORECASE,

@@ -20,8 +20,6 @@ from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.model.json_value import JSONObject
 
-__all__ = ["MAX_BYTES", "OWN_SUFFIXES", "SERVER_KEYS", "Document", "read_document"]
-
 MAX_BYTES: Final = 4 * 1024**2
 OWN_SUFFIXES: Final = (".toml", ".yaml", ".yml")
 SERVER_KEYS: Final = ("mcpServers", "servers")

@@ -14,10 +14,11 @@ from toolexec.config.declared import Block, entry, of, read, values_for
 from toolexec.config.entries import ENDPOINTS, EndpointEntry
 from toolexec.config.formats import Place
 from toolexec.config.kinds import ListOf, kind_of
-from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.mistakes import Mistakes
 from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.toolsets import toolset_of
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONObject
 from toolexec.run.settings import PolicySettings
 from toolexec.server.endpoint_settings import EndpointSettings, check_endpoints
@@ -25,8 +26,6 @@ from toolexec.server.endpoint_settings import EndpointSettings, check_endpoints
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.run.endpoint_rules import RulesAt
-
-__all__ = ["Endpoint", "EndpointBlock", "check_served", "read_endpoints", "rules_at"]
 
 
 @of(EndpointSettings, after={"toolsets": "expose"})

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from toolexec.config.formats import Place
 
-__all__ = ["ENDPOINTS", "EndpointEntry", "NamedTable"]
-
 ENDPOINTS: Final = "endpoints"
 """The table of a file that has the endpoints, each a table by its name."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from toolexec.errors import MissingExtraError
 
-__all__ = ["start_exporting"]
-
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACES = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _METRICS = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"

@@ -13,8 +13,6 @@ from toolexec.errors import MissingExtraError
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.patterns import lazy_pattern
 
-__all__ = ["Parsed", "Place", "UnreadableError", "parse_json", "parse_toml", "parse_yaml"]
-
 Place: TypeAlias = tuple[str | int, ...]
 """The keys and numbers that lead to a value."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolexec.run.policy import Policy
     from toolexec.run.results import ResultStore
 
-__all__ = ["RATES", "GateMaker"]
-
 RATES: Final = ("rate", "rate_per_caller", "rate_per_tool", "rate_per_backend")
 """The keys of `[limits]` that are rates."""
 _CODE_SHARES: Final = "limits.code_per_caller"

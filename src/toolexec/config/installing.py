@@ -21,8 +21,6 @@ from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.redaction import redactor
 from toolexec.process.atomic import replace_files
 
-__all__ = ["Change", "apply_change", "entry_of", "plan_install", "plan_undo"]
-
 _MOST: Final = 16 * 1024**2
 _INPUTS: Final = "inputs"
 

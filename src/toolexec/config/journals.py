@@ -17,12 +17,10 @@ from toolexec.backend.plugins import JOURNALS, known_plugins, plugin_names
 from toolexec.config.blocks import BLOCKS, Key, keys_of
 from toolexec.config.declared import Block, of
 from toolexec.config.kinds import shown
-from toolexec.config.mistakes import did_you_mean
 from toolexec.durable.journals import journal_plugin
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict
-
-__all__ = ["BLOCK", "installed_keys", "journal_key", "journal_keys", "read_table", "take_tables"]
 
 BLOCK: Final = "durable"
 

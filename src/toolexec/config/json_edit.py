@@ -14,8 +14,6 @@ from typing import Final
 from toolexec.config.formats import UnreadableError, parse_json
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["append_item", "remove_item", "remove_member", "set_member"]
-
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]+|//[^\r\n]*|/\*[^\n]*?\*/)*")
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\])*"')

@@ -20,24 +20,6 @@ from toolexec.model.units import seconds, size
 from toolexec.runtime.kinds import KINDS, installed_kinds, lent_kinds
 from toolexec.runtime.plugin import REMOVED
 
-__all__ = [
-    "File",
-    "Files",
-    "JournalName",
-    "Kind",
-    "LentKind",
-    "ListOf",
-    "PythonNames",
-    "Rate",
-    "SandboxKinds",
-    "Seconds",
-    "Size",
-    "WorkerCount",
-    "kind_of",
-    "plain",
-    "shown",
-]
-
 T = TypeVar("T")
 
 _TRUE: Final = ("true", "yes", "on", "1")

@@ -20,7 +20,7 @@ from toolexec.config.journals import BLOCK as JOURNALS
 from toolexec.config.journals import journal_key, journal_keys, read_table, take_tables
 from toolexec.config.kinds import plain, shown
 from toolexec.config.loaded import Value
-from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.mistakes import Mistakes
 from toolexec.config.providers import BLOCK as PROVIDERS
 from toolexec.config.providers import ProviderEntry
 from toolexec.config.queues import BLOCK as QUEUES
@@ -29,10 +29,9 @@ from toolexec.config.toolsets import BLOCK as TOOLSETS
 from toolexec.config.transforms import BLOCK as TRANSFORMS
 from toolexec.config.transforms import TransformEntry
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.errors.moved import MOVED_SETTINGS, MovedSetting
 from toolexec.model.json_value import JSONDict, JSONObject
-
-__all__ = ["ENVIRONMENT_PREFIX", "Layers", "Source", "folded"]
 
 ENVIRONMENT_PREFIX: Final = "TOOLEXEC_"
 _SERVERS: Final = "mcpservers"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.durable.queues import Queue
     from toolexec.model.transform import ToolTransform
 
-__all__ = ["LoadedConfig", "Value"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from toolexec.errors import ConfigurationError
-from toolexec.errors.hints import did_you_mean
-
-__all__ = ["Mistakes", "did_you_mean"]
 
 _SHOWN = 50
 

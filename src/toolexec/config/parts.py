@@ -13,10 +13,11 @@ from toolexec.config.blocks import BLOCKS, KEYS
 from toolexec.config.declared import Block, keys_for, of, read, values_for
 from toolexec.config.kinds import ListOf, Seconds, kind_of
 from toolexec.config.loaded import LoadedConfig
-from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.mistakes import Mistakes
 from toolexec.durable.journals import make_journal
 from toolexec.durable.record import Record
 from toolexec.errors import ConfigurationError, ToolExecError
+from toolexec.errors.hints import did_you_mean
 from toolexec.exec.options import Options
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.run.context_settings import ContextSettings
@@ -48,32 +49,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Secret
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.server.auth import ApiKey, AuthSettings
-
-__all__ = [
-    "api_key",
-    "auth_settings",
-    "cache",
-    "cache_rule",
-    "check_parts",
-    "code_limits",
-    "code_shares",
-    "egress_secret",
-    "exec_options",
-    "fallback",
-    "http_settings",
-    "journal",
-    "policy",
-    "proxmox_settings",
-    "rate_limit",
-    "record",
-    "remote_key",
-    "remote_settings",
-    "resilience",
-    "rule",
-    "runtime_server_settings",
-    "sandbox_settings",
-    "serve_settings",
-]
 
 _REFERENCE: Final = "secretref:"
 

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.config.formats import Place
-from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.mistakes import Mistakes
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.units import seconds, size
 
 if TYPE_CHECKING:
     from toolexec.backend.providers import SourceBackend
     from toolexec.backend.secrets import SecretResolver
-
-__all__ = ["BLOCK", "ConfiguredProvider", "ProviderEntry", "is_openapi", "openapi_entry", "read_providers"]
 
 BLOCK: Final = "providers"
 """The table of a file that has the providers, each a table by its name."""

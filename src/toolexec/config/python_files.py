@@ -16,8 +16,6 @@ from toolexec.errors import ConfigurationError, ToolExecError
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
-__all__ = ["PythonTools", "located"]
-
 _PREFERRED_NAMES: Final = ("ex", "app")
 
 

@@ -12,8 +12,6 @@ from toolexec.errors import ConfigurationError
 if TYPE_CHECKING:
     from toolexec.durable.queues import Queue
 
-__all__ = ["BLOCK", "read_queues"]
-
 BLOCK: Final = "queues"
 """The table of a file that has the queues of durable runs, each a table by its name."""
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from toolexec.backend.secrets import FILL_IN, references_in
 from toolexec.config.loaded import LoadedConfig
 
-__all__ = ["missing_references", "named_variables"]
-
 
 def named_variables(loaded: LoadedConfig) -> dict[str, list[str]]:
     """Return the environment variables that must be set, each with the keys that name it."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.exec import Exec
 
-__all__ = ["RuleWatch"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _EVERY: Final = 1.0
 _State: TypeAlias = tuple[int, int, frozenset[str]]

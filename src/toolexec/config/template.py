@@ -11,29 +11,12 @@ from dataclasses import fields
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from toolexec.config.blocks import BLOCKS, KEYS, Block, Key, keys_of
+from toolexec.config.blocks import BLOCKS, KEYS, Key, keys_of
+from toolexec.config.declared import Block
 from toolexec.config.journals import BLOCK, journal_keys
 from toolexec.config.loaded import LoadedConfig
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import REDACTED, redactor
-
-__all__ = [
-    "key_table",
-    "render_endpoint",
-    "render_provider",
-    "render_queue",
-    "render_server",
-    "render_tool",
-    "render_toolset",
-    "shown_endpoints",
-    "shown_providers",
-    "shown_servers",
-    "shown_settings",
-    "shown_tools",
-    "template",
-    "toml_key",
-    "toml_value",
-]
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH: Final = 100

@@ -14,8 +14,6 @@ from typing import Final
 from toolexec.config.template import toml_key, toml_value
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["remove_table", "set_table"]
-
 _HEADER: Final = re.compile(r"[ \t]*\[(?!\[)([^\]\n]+)\][ \t]*(?:#[^\n]*)?\r?\n?")
 _ANY_HEADER: Final = re.compile(r"[ \t]*\[")
 _NAMED: Final = re.compile(r"[ \t]*([A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')[ \t]*=")

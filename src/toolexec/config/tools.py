@@ -14,8 +14,6 @@ from toolexec.model.json_value import JSONObject
 if TYPE_CHECKING:
     from toolexec.workflow.skill import Skill
 
-__all__ = ["BLOCK", "ConfiguredTool", "read_tools"]
-
 BLOCK: Final = "tools"
 """The table of a file that has the composed tools, each a table by its name."""
 

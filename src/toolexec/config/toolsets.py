@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from toolexec.config.entries import NamedTable
-from toolexec.config.mistakes import Mistakes, did_you_mean
+from toolexec.config.mistakes import Mistakes
 from toolexec.errors import ConfigurationError
+from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONObject
 
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
     from toolexec.discovery.toolset import Toolset
-
-__all__ = ["BLOCK", "check_served", "read_toolsets", "served_toolset", "toolset_of"]
 
 BLOCK: Final = "toolsets"
 """The table of a file that has the toolsets, each a table by its name."""

@@ -12,8 +12,6 @@ from toolexec.errors import ConfigurationError
 if TYPE_CHECKING:
     from toolexec.model.transform import ToolTransform
 
-__all__ = ["BLOCK", "TransformEntry", "read_transforms"]
-
 BLOCK: Final = "transforms"
 """The table of a file that has the transforms, each a table by the ID of its tool."""
 

@@ -13,8 +13,6 @@ from toolexec.model.ids import without_version
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
 
-__all__ = ["UnusedPattern", "names_tools", "namespaces_of", "unused_pattern", "unused_patterns"]
-
 _LISTS: Final[Mapping[str, str]] = {
     "policy.rules": "rule",
     "cache.rules": "rule of the cache",

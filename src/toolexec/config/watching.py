@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-__all__ = ["FileWatch"]
-
 _EVERY: Final = 0.3
 _Signature: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 

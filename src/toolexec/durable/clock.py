@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-__all__ = ["now", "pause"]
-
 
 def now() -> float:
     """Return the time in seconds since 1970."""

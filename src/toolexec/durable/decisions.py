@@ -23,8 +23,6 @@ from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
 from toolexec.run.reconcile import read_check
 from toolexec.run.types import Result
 
-__all__ = ["Decisions", "read_decision"]
-
 _APPROVE: Final = "approve"
 _SETTLE: Final = "settle"
 

@@ -9,8 +9,6 @@ from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
 from toolexec.durable.queues import Queue, QueueRecord
 from toolexec.durable.schedules import Schedule
 
-__all__ = ["RESUMED", "DurableEngine", "QueuedEngine", "RecordedEngine"]
-
 RESUMED: Final = "?resume"
 """What a held run waits for: `DurableEngine.resume` of it. No signal of a program begins like that."""
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from toolexec.process.database import move_log
 
-__all__ = ["Flusher"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _BETWEEN_CHECKPOINTS: Final = 1000

@@ -20,8 +20,6 @@ from toolexec.run.program_limits import PROGRAM_LIMITS, ProgramLimit
 from toolexec.run.runner import Runner
 from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["CallSpec", "Host", "RunSpec", "WorkedEngine", "Worker", "read_args", "repeat_here", "sent_args"]
-
 
 @dataclass
 class CallSpec:

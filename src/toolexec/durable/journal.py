@@ -8,19 +8,6 @@ from typing import Literal, Protocol, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = [
-    "CallRecord",
-    "CallState",
-    "Journal",
-    "RunKind",
-    "RunRecord",
-    "RunState",
-    "Signal",
-    "Snapshot",
-    "Wait",
-    "WaitKind",
-]
-
 RunKind: TypeAlias = Literal["chain", "workflow", "code"]
 """What is run."""
 RunState: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
 
-__all__ = ["DATABASES", "is_address", "is_journal_kind", "journal_plugin", "make_journal"]
-
 DATABASES: Final = ("postgresql://", "postgres://", "secretref:")
 """What the address of a database begins with, or the reference to one."""
 

@@ -15,8 +15,6 @@ from toolexec.durable.replay import TOOK, Replay
 from toolexec.errors import JournalError, RunError
 from toolexec.model.json_value import JSONObject
 
-__all__ = ["CallLog", "OwnedRun", "RunLog"]
-
 T = TypeVar("T")
 
 

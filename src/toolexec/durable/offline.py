@@ -21,19 +21,6 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.run.types import Result
 
-__all__ = [
-    "NoLog",
-    "OfflineReplay",
-    "OfflineRunner",
-    "SeenCall",
-    "UnansweredRunner",
-    "Unreachable",
-    "find_nothing",
-    "numbered",
-    "seconds_of",
-    "unanswered",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCall:

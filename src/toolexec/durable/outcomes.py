@@ -15,17 +15,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, to_json_lossy
 from toolexec.run.types import Result
 from toolexec.runtime.protocol.wire import read_violations
 
-__all__ = [
-    "MAX_OUTCOME_BYTES",
-    "RecordedCause",
-    "called_off",
-    "error_from_json",
-    "error_to_json",
-    "outcome_of",
-    "outcome_of_error",
-    "read_outcome",
-]
-
 MAX_OUTCOME_BYTES: Final = 64 << 20
 """How long an outcome may be, as JSON: a larger one is an error, to the program, too."""
 

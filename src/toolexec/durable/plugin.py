@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # the help of all commands imports this, and nothing that tho
     from toolexec.durable.engine import DurableEngine
     from toolexec.durable.journal import Journal
 
-__all__ = ["JOURNAL_API", "JournalPlugin"]
-
 JOURNAL_API: Final = 1
 """The version of `JournalPlugin` and of all that it is made of; a plugin of another one is refused."""
 

@@ -20,8 +20,6 @@ from toolexec.model.settings import checked
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresJournal"]
-
 _LOCK_OF_MIGRATIONS: Final = 0x7478_4A72
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _MIGRATIONS: Final = (

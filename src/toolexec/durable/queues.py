@@ -15,8 +15,6 @@ from toolexec.model.declared import setting
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
 
-__all__ = ["Queue", "QueueRecord", "QueueStore"]
-
 
 @checked("Queue")
 @dataclass(frozen=True, slots=True, kw_only=True)

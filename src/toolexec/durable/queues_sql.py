@@ -13,8 +13,6 @@ from toolexec.durable.rows import Row, from_json, mark_of, to_text, verify
 from toolexec.durable.schedules import Schedule, Timing
 from toolexec.durable.sql import Execute, SQLJournal, cancel_run, get_run, is_free
 
-__all__ = ["QueuedSQLJournal"]
-
 _READY: Final = (
     "SELECT 1 FROM runs WHERE queue = ? AND queue <> '' AND (state = 'queued' AND wake IS NULL OR wake <= ?) LIMIT 1"
 )

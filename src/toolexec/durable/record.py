@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from toolexec.model.declared import Bytes, Seconds, setting
 from toolexec.model.settings import checked
 
-__all__ = ["Record"]
-
 
 @checked("Record")
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,16 +26,6 @@ from toolexec.run.large import Budget, encode_large, is_small, off_loop
 from toolexec.run.runner import Runner, ThreadRunner, last_event, thread_runner
 from toolexec.run.types import Result
 
-__all__ = [
-    "RECORDED",
-    "RECORDED_PREFIX",
-    "RecordedCall",
-    "Recorder",
-    "RecordingStore",
-    "hidden_in",
-    "recording_store",
-]
-
 RECORDED: Final = "recorded"
 """The setting of a run that was recorded while it was made, without secrets, and of its forks."""
 RECORDED_PREFIX: Final = "recorded:"

@@ -15,8 +15,6 @@ from toolexec.errors import RunError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.audit.record import canonical
 
-__all__ = ["TOOK", "Replay", "Sleeper", "args_digest"]
-
 Sleeper = Callable[[str, float, "tuple[int, int] | None"], Awaitable[None]]
 _EACH = 100
 """After how many calls the state of the engine is kept again."""

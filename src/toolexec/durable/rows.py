@@ -14,27 +14,6 @@ from toolexec.durable.journal import CallRecord, CallState, RunRecord, RunState,
 from toolexec.errors import JournalError
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = [
-    "CALL_COLUMNS",
-    "RUN_COLUMNS",
-    "SIGNAL_COLUMNS",
-    "Row",
-    "call_of",
-    "from_json",
-    "mark_of",
-    "program_of",
-    "result_of",
-    "row_of_call",
-    "run_of",
-    "runs_of",
-    "signal_of",
-    "snapshot_of",
-    "to_text",
-    "verify",
-    "wait_names",
-    "waits_text",
-]
-
 Row: TypeAlias = Sequence[Any]
 
 RUN_COLUMNS: Final = (

@@ -27,8 +27,6 @@ from toolexec.process.settling import settle
 from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 
-__all__ = ["RETRY", "Execution", "check_tools", "new_owner", "wait_to_json", "waiting_error"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 

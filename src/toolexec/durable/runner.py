@@ -41,8 +41,6 @@ from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, ThreadRunner, last_event, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["BRIEF", "DurableRunner", "definition_of"]
-
 BRIEF: Final = 0.05
 """After how many seconds a program's timer is recorded that is not over by then."""
 

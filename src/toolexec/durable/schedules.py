@@ -13,8 +13,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["Due", "Missed", "Schedule", "Timing", "check_fields", "firing_id"]
-
 Missed: TypeAlias = Literal["once", "all", "skip"]
 """What becomes of times that passed while nothing looked: the latest makes a run (`once`), each of them does, up to a
 number (`all`), or none that is more than a minute late (`skip`)."""

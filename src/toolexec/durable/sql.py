@@ -36,8 +36,6 @@ from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.model.json_value import JSONObject
 from toolexec.process.owner import is_orphan
 
-__all__ = ["DAY", "ENDED", "Execute", "Rows", "SQLJournal", "cancel_run", "get_run", "is_free"]
-
 DAY: Final = 86_400.0
 ENDED: Final = ("done", "failed", "cancelled")
 STATES: Final = ("queued", "running", "waiting", *ENDED)

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.index import ChangeListener
     from toolexec.durable.log import RunLog
 
-__all__ = [
-    "RUN_TOOLS",
-    "SETTLE_QUESTION",
-    "DocsOfRun",
-    "IndexOfRun",
-    "Waits",
-    "approval_of",
-    "check_input",
-    "whole_length",
-]
-
 SETTLE_QUESTION: Final = (
     "Did this call do its work? The process that made it may still be at work, where only its connection was lost: "
     "make sure that it has ended before you say no. Answer true, false, {done: ..., value: ...}, or {failed: why}."

@@ -7,14 +7,6 @@ from typing import Any, ClassVar, Self
 
 from toolexec.errors.outcome import Outcome
 
-__all__ = [
-    "ConfigurationError",
-    "MissingExtraError",
-    "ToolExecError",
-    "UnsupportedPlatformError",
-    "readable",
-]
-
 
 def readable(value: object) -> str:
     """Return the text of *value* as UTF-8 can carry it, with `?` for half characters; also where its own `__str__`

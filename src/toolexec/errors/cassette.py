@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 from toolexec.errors.base import ToolExecError
 from toolexec.errors.outcome import Outcome
 
-__all__ = ["CassetteDriftError", "CassetteError", "CassetteMissError"]
-
 
 class CassetteError(ToolExecError):
     """A cassette cannot be read, used or written; no tool was called."""

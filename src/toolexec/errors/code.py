@@ -9,31 +9,6 @@ from toolexec.errors.base import ToolExecError
 from toolexec.errors.gate import PolicyError
 from toolexec.errors.outcome import Outcome
 
-__all__ = [
-    "ChainStepLimitError",
-    "CodeError",
-    "CodeExecutionError",
-    "CodeTimeoutError",
-    "ConnectionClosedError",
-    "GatewayError",
-    "GatewayTimeoutError",
-    "InvalidLimitsError",
-    "InvalidRequestError",
-    "LimitExceededError",
-    "LimitNotEnforceableError",
-    "ProtocolError",
-    "SandboxDeniedError",
-    "SandboxError",
-    "SandboxFailedError",
-    "SandboxUnavailableError",
-    "SandboxViolationError",
-    "ToolCallLimitError",
-    "ToolNotAllowedError",
-    "WorkflowCheckError",
-    "WorkflowFinding",
-    "WorkflowSyntaxError",
-]
-
 _EXCERPT = 100
 """How many characters of a long line an error shows."""
 

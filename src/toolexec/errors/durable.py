@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from toolexec.errors.base import ToolExecError
 
-__all__ = ["JournalError", "RunBusyError", "RunError", "RunWaitingError", "StateError"]
-
 
 class RunError(ToolExecError):
     """A durable run cannot go on, or not be used as asked; the code says why, and `run_id` names it."""

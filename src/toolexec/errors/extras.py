@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.errors.base import MissingExtraError, ToolExecError, UnsupportedPlatformError
 
-__all__ = ["explained", "extra_needed", "missing_extra", "unix_needed"]
-
 _EXTRAS: Final[Mapping[str, str]] = {
     "aiodocker": "docker",
     "aiohttp": "docker",

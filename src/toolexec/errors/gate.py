@@ -7,19 +7,6 @@ from typing import ClassVar
 from toolexec.errors.base import ConfigurationError, ToolExecError
 from toolexec.errors.outcome import Outcome
 
-__all__ = [
-    "ApprovalDeniedError",
-    "ApprovalRequiredError",
-    "AuditError",
-    "ContextBudgetError",
-    "DefinitionChangedError",
-    "PolicyError",
-    "RateLimitedError",
-    "ResultHeldError",
-    "ResultNotFoundError",
-    "SecretError",
-]
-
 
 class PolicyError(ToolExecError):
     """A rule forbids the call; nothing has run. With the code `outcome_unknown` the same call was made before, and may

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["did_you_mean"]
-
 _MAX_WORD: Final = 100
 _MAX_LISTED: Final = 60
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["MOVED_COMMANDS", "MOVED_SETTINGS", "MovedSetting", "moved_setting"]
-
 _TABLE: Final = "SandboxSettings"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Outcome"]
-
 
 class Outcome(StrEnum):
     """What became of the work of one call.

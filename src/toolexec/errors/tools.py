@@ -10,42 +10,6 @@ from typing import Any, ClassVar
 from toolexec.errors.base import ToolExecError, reworded
 from toolexec.errors.outcome import Outcome
 
-__all__ = [
-    "BackendBusyError",
-    "BackendDisabledError",
-    "BackendError",
-    "BackendNotFoundError",
-    "BackendUnavailableError",
-    "CatalogueError",
-    "ClosedError",
-    "ConnectionLostError",
-    "ConversionError",
-    "DocNotFoundError",
-    "ExecutionError",
-    "ExternalRefError",
-    "HandlerError",
-    "InputValidationError",
-    "InvalidChainError",
-    "InvalidCursorError",
-    "InvalidResultError",
-    "InvalidSchemaError",
-    "InvalidToolError",
-    "InvalidToolIDError",
-    "InvalidVersionError",
-    "LoginError",
-    "LoginRequiredError",
-    "NoBackendsError",
-    "NotOfferedError",
-    "OutputValidationError",
-    "ProviderNotFoundError",
-    "RemoteToolError",
-    "StreamNotSupportedError",
-    "ToolConflictError",
-    "ToolNotFoundError",
-    "ToolTimeoutError",
-    "Violation",
-]
-
 
 class InvalidToolError(ToolExecError):
     """A tool definition, a binding of one or an example is not acceptable; the message names the field and the rule."""

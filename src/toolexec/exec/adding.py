@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.facade import Discovery
     from toolexec.model.transform import Transforms
 
-__all__ = ["AddedTool", "Adding"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedTool:

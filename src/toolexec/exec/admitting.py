@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["Programs"]
-
 
 class Programs:
     """Makes programs for the caller of the moment, by the gate of the options."""

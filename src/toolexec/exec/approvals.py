@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns
     from toolexec.exec.facade import Exec
 
-__all__ = ["approved", "approves", "may_ask", "needs_approval"]
-
 EXECUTE_CODE: Final = "execute_code"
 """Stands for the ID of a tool where a run of code is meant."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolexec.run.resolve import Find
     from toolexec.run.types import Result
 
-__all__ = ["Calls"]
-
 
 class Calls:
     """The one runner of an `Exec`, and the calls that are made by it; starts the backends that a call needs."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.run.resolve import Find
     from toolexec.run.runner import Runner
 
-__all__ = ["UsedCassette", "cassette_of"]
-
 
 def cassette_of(options: Options) -> Cassette | None:
     """Return the cassette that the options name, opened; raises as `Cassette` does."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
 
-__all__ = ["ChainPlanner", "ChainSuggestion"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSuggestion:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from toolexec.exec.recorded_session import RecordedSession
     from toolexec.run.gate import Gate
 
-__all__ = ["CodeRun", "CodeRuns", "CodeSession", "CodeSettings", "WorkflowSettings", "progress_of"]
-
 _OPT_IN = "unsafeOptIn"
 _NO_LIMITS = Limits()
 

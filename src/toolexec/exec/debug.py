@@ -31,8 +31,6 @@ from toolexec.exec.stops import Frame, Stop, StopReason, Wanted, value_text
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.languages import base_language
 
-__all__ = ["DebugSession", "Recording", "check_still", "step_of"]
-
 _ENDED: Final = ("done", "failed")
 """The states of a run that has come to its end by itself, and wants no more answers."""
 _MOST_STEPS: Final = 20

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from toolexec.exec.stops import Frame, Stop, StopReason
     from toolexec.model.json_value import JSONValue
 
-__all__ = ["SyncDebugSession", "Wait"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from toolexec.durable.outcomes import read_outcome
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["CallDiff", "CallSide", "Difference", "RunDiff", "diff_runs"]
-
 Difference: TypeAlias = Literal["only in a", "only in b", "tool", "arguments", "result", "error", "state"]
 
 

@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["LEASE", "DurableRuns"]
-
 LEASE: Final = 30.0
 """For how many seconds a run stays its owner's whose process has died."""
 

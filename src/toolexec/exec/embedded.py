@@ -6,8 +6,6 @@ from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError
 
-__all__ = ["EmbeddedEngine"]
-
 
 class EmbeddedEngine:
     """Runs Python in the embedded sandbox, a fresh one for each run, and workflows in this process.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.exec.parts import Parts
     from toolexec.workflow.skill import Skill
 
-__all__ = ["prepare_tools"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from toolexec.run.types import OnError, Result
     from toolexec.runtime.router import Runtime
 
-__all__ = ["Exec"]
-
 _FIXED: Final = frozenset(
     [
         "backends",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolexec.exec.scope import Scope
     from toolexec.exec.sources import Sources
 
-__all__ = ["Finder"]
-
 _MAX_PRODUCERS: Final = 200
 
 

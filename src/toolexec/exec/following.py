@@ -13,8 +13,6 @@ from toolexec.exec.run_results import ENDED, RunHooks, RunResult, WaitsCallback
 if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
 
-__all__ = ["Followers"]
-
 _LOOK_FIRST: Final = 0.1
 _LOOK_AGAIN: Final = 0.5
 _LOOK_FAR: Final = 5.0

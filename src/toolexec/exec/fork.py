@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.index import Index
     from toolexec.exec.run_results import RunResult
 
-__all__ = ["UNSET", "Change", "Fork", "Plan", "fork_record", "plan_fork", "write_fork"]
-
 UNSET: Final[Any] = object()
 """Stands for an answer that was not given, as null is one."""
 

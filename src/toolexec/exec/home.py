@@ -8,8 +8,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.forks import forks
 from toolexec.run.large import ON_LOOP
 
-__all__ = ["Home"]
-
 
 class Home:
     """The event loop and the process of the first use of what is bound to them: connections, sandboxes, processes.

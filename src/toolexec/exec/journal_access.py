@@ -18,8 +18,6 @@ from toolexec.exec.stores import JournalQueues, JournalStore
 if TYPE_CHECKING:
     from toolexec.exec.options import Options
 
-__all__ = ["JournalAccess", "not_on_engine"]
-
 T = TypeVar("T")
 
 

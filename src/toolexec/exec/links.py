@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.links.links import Links
     from toolexec.exec.options import Options
 
-__all__ = ["KeptLinks"]
-
 _MANY_TOOLS: Final = 200
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns
     from toolexec.exec.scope import Scope
 
-__all__ = ["Offline"]
-
 _ORIGIN = Origin()
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns
     from toolexec.model.origin import Origin
 
-__all__ = ["run_in_session", "run_offline", "runner_before"]
-
 _GRACE: Final = 1.0
 """How many seconds a program that diverged has to fail at the line where it does."""
 

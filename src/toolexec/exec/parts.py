@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from toolexec.model.transform import Transforms
     from toolexec.run.context import ContextMeter
 
-__all__ = ["Parts"]
-
 CLOSE_PATIENCE: Final = 2.0
 """How many seconds closing waits for handlers that ignored their cancellation."""
 

@@ -24,18 +24,6 @@ from toolexec.workflow.machine import Budget, Finished, Machine, Paused
 from toolexec.workflow.parser import parse
 from toolexec.workflow.thread import Fault, Thread
 
-__all__ = [
-    "CallProbe",
-    "Found",
-    "GuestProbe",
-    "LookingProbe",
-    "MachineProbe",
-    "chain_names",
-    "evaluated_text",
-    "pending_calls",
-]
-
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STEPS: Final = 100_000
 _SECONDS: Final = 1.0

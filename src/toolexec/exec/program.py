@@ -14,8 +14,6 @@ from toolexec.exec.run_data import APPROVED, TIMERS, origin_to_json, run_digest
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import current_origin
 
-__all__ = ["MAX_ID", "Program", "check_run_id", "check_same"]
-
 MAX_ID: Final = 200
 
 

@@ -8,8 +8,6 @@ from toolexec.backend.providers.kinds import ProviderSettings
 from toolexec.backend.providers.openapi import OpenAPISettings
 from toolexec.backend.providers.python import PythonSettings
 
-__all__ = ["AddedCommands", "AddedHTTP", "AddedOpenAPI", "AddedPython"]
-
 
 class AddedCommands(CommandSettings, ProviderSettings, total=False):
     """What `Exec.add_commands` takes beside the name."""

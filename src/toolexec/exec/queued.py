@@ -19,8 +19,6 @@ from toolexec.model.settings import check_ranges, check_settings, checked
 if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
 
-__all__ = ["ProgramSettings", "QueuedRuns", "check_priority", "find_queue", "program_of"]
-
 _KINDS: Final = ("code", "workflow", "chain")
 _MOST_PRIORITY: Final = 2**31
 

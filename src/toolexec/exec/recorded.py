@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from toolexec.run.runner import Runner
     from toolexec.run.types import OnError
 
-__all__ = ["RunRecordings"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _FEW: Final = 20

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolexec.exec.recorded import RunRecordings
     from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["RecordedCode", "given_to_json", "new_id"]
-
 _GIVEN: Final = (
     *("language", "timeout", "limits", "allowed_tools", "env", "files", "profile", "args", "stdin", "seed", "now"),
     *("best_effort", "metadata", "on_error", "dry_run"),

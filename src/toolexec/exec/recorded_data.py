@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolexec.durable.recorder import RecordedCall
     from toolexec.run.resolve import Find
 
-__all__ = ["NotTextError", "without_secrets"]
-
 
 _WRITTEN: Final = ("value", "reply", "error", "raised", "warnings")
 _SCALARS: Final = frozenset({bool, type(None)})

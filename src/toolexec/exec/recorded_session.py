@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolexec.exec.recorded import RunRecordings
     from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["RecordedSession"]
-
 _REPEATED: Final = ("code_error", "limit_exceeded")
 """The codes of failures after which a program that is made again has left the same behind."""
 

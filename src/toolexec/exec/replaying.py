@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.durable.journal import RunRecord
     from toolexec.exec.durable import DurableRuns
 
-__all__ = ["ReplayReport", "replay_run"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:

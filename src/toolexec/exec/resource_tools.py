@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolexec.exec.resources import Resources
     from toolexec.model.tool import Tool
 
-__all__ = ["LIST_RESOURCES", "add_resource_tools", "resource_tools"]
-
 LIST_RESOURCES: Final = "resources:list"
 """The ID of the first of these tools."""
 

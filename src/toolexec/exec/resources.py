@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from toolexec.model.transform import Transforms
     from toolexec.run.types import Result
 
-__all__ = ["Resources", "answer_of"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_CLOSE: Final = 3
 T = TypeVar("T")

@@ -28,34 +28,6 @@ from toolexec.model.origin import Caller, Origin
 from toolexec.run.audit.record import canonical
 from toolexec.run.types import StepResult, UndoneStep
 
-__all__ = [
-    "APPROVED",
-    "OFFLINE",
-    "PARENT",
-    "SESSION",
-    "TIMERS",
-    "chain_from_json",
-    "chain_to_json",
-    "check_parent",
-    "clock_of",
-    "code_from_json",
-    "code_settings",
-    "code_to_json",
-    "origin_from_json",
-    "origin_to_json",
-    "parent_of",
-    "run_digest",
-    "session_of",
-    "settings_from_json",
-    "settings_to_json",
-    "steps_from_text",
-    "steps_to_text",
-    "trace_of",
-    "was_resumed",
-    "why_stopped",
-]
-
-
 APPROVED: Final = "approved"
 """The setting of a run that says whether it was approved when it began."""
 TIMERS: Final = "timers"

@@ -18,17 +18,6 @@ from toolexec.model.json_value import JSONDict
 if TYPE_CHECKING:
     from toolexec.code.types import EventCallback
 
-__all__ = [
-    "ENDED",
-    "NO_HOOKS",
-    "RunHooks",
-    "RunResult",
-    "WaitsCallback",
-    "ended_result",
-    "failed_result",
-    "result_data",
-]
-
 RunResult: TypeAlias = ChainResult | CodeResult
 """What a durable run comes to: a chain's result, or that of code, which a workflow is, too."""
 WaitsCallback: TypeAlias = Callable[[tuple[Wait, ...]], None]

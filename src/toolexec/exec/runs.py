@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolexec.exec.run_results import RunResult, WaitsCallback
     from toolexec.model.call import ProgressCallback
 
-__all__ = ["Runs"]
-
 _IDLE_SECONDS: Final = 1.0
 _HOMES: Final = {
     "EventCallback": "toolexec.code.types",

@@ -17,8 +17,6 @@ from toolexec.model.settings import checked
 if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
 
-__all__ = ["Schedules", "fire_due"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_NAME: Final = MAX_ID - 30
 _ALWAYS_LATE: Final = 3

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolexec.exec.options import Options
     from toolexec.model.json_value import JSONObject
 
-__all__ = ["Scope"]
-
 
 class Scope:
     """The index, the documentation and the resolver for all that is asked and run: of the options' toolset, if there is

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPBackend
     from toolexec.backend.mcp.sandbox import MakeServerSandbox
 
-__all__ = ["mcp_server", "sandbox_problem", "server_backend"]
-
 
 class _AddedMCP(MCPSettings):
     """All that `Exec.add_mcp` takes."""

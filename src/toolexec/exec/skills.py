@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from toolexec.exec.code import CodeRuns, CodeSettings
     from toolexec.exec.durable import DurableRuns
 
-__all__ = ["MAX_CALLS", "Skills", "durable_skill", "read_skill", "skill_failure", "skill_settings"]
-
 MAX_CALLS: Final = 64
 """How many tool calls a run of a skill makes at most where its front matter does not say."""
 

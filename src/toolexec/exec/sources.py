@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp import MCPServer, MCPSettings
     from toolexec.model.transform import Transforms
 
-__all__ = ["Added", "Sources"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

@@ -12,8 +12,6 @@ from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.visible import visible_line
 
-__all__ = ["MOST_CHARS", "Frame", "Goal", "Place", "Stop", "StopReason", "Wanted", "value_text"]
-
 StopReason: TypeAlias = Literal["start", "call", "line", "error", "end"]
 Goal: TypeAlias = Literal["here", "step", "line", "next", "call", "end"]
 

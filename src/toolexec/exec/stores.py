@@ -12,8 +12,6 @@ from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, S
 from toolexec.durable.queues import Queue, QueueRecord, QueueStore
 from toolexec.durable.schedules import Schedule
 
-__all__ = ["JournalQueues", "JournalStore", "first_second"]
-
 
 class JournalStore:
     """Asks a journal for runs, as a `DurableEngine` is asked."""

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from toolexec.workflow.skill import Skill
     from toolexec_grpc import AddedGRPC
 
-__all__ = ["SyncCodeSession", "SyncExec", "SyncRuns", "SyncSchedules"]
-
 T = TypeVar("T")
 
 

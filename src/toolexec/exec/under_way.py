@@ -17,8 +17,6 @@ from toolexec.run.layer import Layer
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["OpenRun", "UnderWay"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 

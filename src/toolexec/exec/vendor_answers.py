@@ -20,9 +20,9 @@ from toolexec.model.origin import current_origin
 from toolexec.model.schema import Schema
 from toolexec.model.tool import Tool
 from toolexec.run.excerpt import encode, excerpt, size
-from toolexec.run.outline import MIN_BYTES
 from toolexec.run.reading import READ_ARGUMENTS
 from toolexec.run.results import ResultStore
+from toolexec.run.settings import MIN_BYTES
 from toolexec.run.types import Result
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from toolexec.exec.finding import Finder
     from toolexec.exec.scope import Scope
     from toolexec.run.context import Cause, ContextMeter
-
-__all__ = ["RESULT_READER", "Host", "answers"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolexec.exec.options import Options
     from toolexec.exec.sources import Sources
 
-__all__ = ["AnswerSettings", "ExportSettings", "Provider", "ProviderCalls", "Unknown"]
-
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 """Whose messages the calls are in."""
 

@@ -46,8 +46,6 @@ from toolexec.workflow.parser import parse
 if TYPE_CHECKING:
     from toolexec.exec.parts import Parts
 
-__all__ = ["ExecHost", "worker_of"]
-
 
 def worker_of(parts: Parts, *, isolations: Sequence[str] | None, max_activities: int, patience: float) -> Worker:
     """Return a worker; see `Exec.worker`."""

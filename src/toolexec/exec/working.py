@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolexec.exec.durable import DurableRuns
     from toolexec.exec.run_results import RunResult
 
-__all__ = ["RunWorker"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _AT_ONCE: Final = 8
 """How many runs that are in no queue one worker goes on with at once."""

@@ -13,8 +13,6 @@ from toolexec.model.call import ProgressCallback
 from toolexec.model.json_value import JSONObject
 from toolexec.run.types import Result
 
-__all__ = ["Blocking", "finish"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from langchain_core.runnables.config import ensure_config
 from toolexec.model.call import Progress
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["CALL_ID", "EVENT", "Reports"]
-
 EVENT: Final = "tool_progress"
 CALL_ID: ContextVar[str] = ContextVar("toolexec_langchain_call", default="")
 """The ID of the call that the model made, where there is one."""

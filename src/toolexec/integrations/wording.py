@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.model.json_value import JSONDict
 from toolexec.run.reading import READ_ARGUMENTS
 
-__all__ = ["CODE", "CODE_IN_JAVASCRIPT", "DESCRIBE", "READ", "RUN", "SEARCH", "Wording"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:

@@ -8,8 +8,6 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-__all__ = ["MOST_ADDRESSES", "LookUp", "NotAllowedAddressError", "look_up", "refusal"]
-
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 LookUp: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the IP addresses of a host; raises OSError when it has none."""

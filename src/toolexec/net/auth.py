@@ -8,8 +8,6 @@ from typing import Protocol, TypeAlias
 from toolexec.errors import Outcome, RemoteToolError
 from toolexec.errors.extras import extra_needed
 
-__all__ = ["Digest", "Received", "RequestAuth"]
-
 Received: TypeAlias = tuple[int, Sequence[tuple[str, str]]]
 """The status of a response, and its headers."""
 _Headers: TypeAlias = Sequence[tuple[str, str]]

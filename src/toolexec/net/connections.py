@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from toolexec.net.pool import Attempt
 
-__all__ = ["Connections"]
-
 
 class Connections:
     """Makes the connections of an `HTTPClient`, whose settings these are; none before the first request.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-__all__ = ["ENCODINGS", "Body", "BodyError"]
-
 ENCODINGS: Final = "gzip, deflate"
 """The encodings that are asked for; a body in another one is refused."""
 _GZIP: Final = 31

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["default_tls"]
-
 
 async def default_tls() -> ssl.SSLContext:
     """Return the context that an `httpx2.AsyncClient` makes for itself, always the same one.

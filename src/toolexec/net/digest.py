@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import httpx2
 
-__all__ = ["DigestAuth"]
-
 _HASHES: Final = {"MD5": "md5", "SHA": "sha1", "SHA-256": "sha256", "SHA-512": "sha512"}
 _SESSION: Final = "-SESS"
 

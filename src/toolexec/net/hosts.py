@@ -10,18 +10,6 @@ from urllib.parse import urlsplit
 
 from toolexec.errors import ConfigurationError
 
-__all__ = [
-    "DEFAULT_PORTS",
-    "HostRule",
-    "is_address",
-    "is_local_name",
-    "origin_of",
-    "plain_host",
-    "read_authority",
-    "read_rule",
-    "written_authority",
-]
-
 DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")

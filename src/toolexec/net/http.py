@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from toolexec.net.pool import Attempt
 
-__all__ = ["HTTPClient", "HTTPRequest", "HTTPResponse", "OpenResponse"]
-
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")

@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.errors.outcome import Outcome
 
-__all__ = ["MAY_PASS", "outcome_of_status", "retry_after"]
-
 MAY_PASS: Final = frozenset([408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524])
 """The statuses after which the same request may succeed later."""
 

@@ -18,8 +18,6 @@ from toolexec.net.address import MOST_ADDRESSES, LookUp, NotAllowedAddressError,
 from toolexec.net.hosts import is_address, is_local_name
 from toolexec.net.proxy import ProxyServer
 
-__all__ = ["ATTEMPT", "FAILURES", "Attempt", "allowed_addresses", "identified", "make_pool", "trusted"]
-
 _IDLE_SECONDS: Final = 5.0
 """How long an unused connection is kept: many servers close theirs after little more than this."""
 _NEXT_ADDRESS: Final = 5.0

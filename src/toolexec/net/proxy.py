@@ -11,8 +11,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.net.hosts import DEFAULT_PORTS, read_authority, written_authority
 
-__all__ = ["ENVIRONMENT", "Proxies", "ProxyServer", "read_proxies", "read_proxy"]
-
 ENVIRONMENT: Final = "environment"
 """Stands for the proxies of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY."""
 

@@ -13,8 +13,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from toolexec.net.auth import Received
 
-__all__ = ["SigV4"]
-
 _UNSIGNED: Final = frozenset(
     (
         *("accept", "accept-encoding", "authorization", "connection", "content-length", "expect", "te"),

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import copymode
 
-__all__ = ["replace_files"]
-
 
 def replace_files(contents: Mapping[Path, str | bytes], *, mode: int | None = None) -> None:
     """Write files, all or none: each is complete on the disk, beside its place, before the first one takes it.

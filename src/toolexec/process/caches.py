@@ -8,8 +8,6 @@ from pathlib import Path
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["cache_directory", "state_directory"]
-
 
 def cache_directory(name: str) -> Path:
     """Return `$TOOLEXEC_CACHE/`*name*, else `$XDG_CACHE_HOME/toolexec/`*name*, else `~/.cache/toolexec/`*name*.

@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 
 from toolexec.errors import ClosedError
 
-__all__ = ["STOPPED", "CallerRuns"]
-
 T = TypeVar("T")
 STOPPED: Final = "the run was stopped: what it runs in was closed; make a new one and run it again"
 """What the error of work says that was stopped by closing."""

@@ -21,18 +21,6 @@ from typing import Final, Literal, NamedTuple
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.process.poll import pauses
 
-__all__ = [
-    "CONTROLLERS",
-    "CPU_PERIOD",
-    "Cgroups",
-    "Group",
-    "cgroup_cpu_seconds",
-    "cpu_quota",
-    "find_cgroups",
-    "group_at",
-    "mounted_controllers",
-]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 CONTROLLERS: Final = ("memory", "pids", "cpu", "cpuacct")

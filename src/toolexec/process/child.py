@@ -22,8 +22,6 @@ from toolexec.process.settling import to_the_end
 from toolexec.process.stream import Pipes
 from toolexec.process.tree import MARK, ProcessTree, signal_group
 
-__all__ = ["STDERR_TAIL", "Child", "OnOutput", "die_with_us", "memory_file", "run_child"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 STDERR_TAIL: Final = 4 << 10

@@ -15,8 +15,6 @@ from urllib.parse import quote
 
 from toolexec.model.forks import forks
 
-__all__ = ["OwnDatabase", "move_log", "open_database", "open_for_reading", "transaction", "use_wal"]
-
 _LONG_LOG: Final = 16_000
 """In pages. A checkpoint that does not wait may never reach the end of a log that grows meanwhile."""
 

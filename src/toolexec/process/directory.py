@@ -17,8 +17,6 @@ from typing import Final
 
 from toolexec.errors import InvalidRequestError
 
-__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "WorkDirectory", "check_names"]
-
 MAX_FILES: Final = 1000
 """How many files a run may give back."""
 MAX_FILE_BYTES: Final = 64 << 20

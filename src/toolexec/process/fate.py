@@ -8,8 +8,6 @@ from toolexec.errors import ExecutionError, RateLimitedError, ToolExecError
 from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Fate", "fate_of"]
-
 _TRANSIENT: Final = {
     "aiohttp": {
         "ClientConnectionError": True,

@@ -10,8 +10,6 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["lock", "try_lock", "unlock"]
-
 
 def try_lock(file: int, *, shared: bool = False) -> bool:
     """Lock the open *file*, alone or *shared* with others that share it; False at once where it is held. Raises

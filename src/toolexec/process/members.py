@@ -13,8 +13,6 @@ from typing import Final
 
 from toolexec.process.poll import pauses
 
-__all__ = ["kill_members", "now_of_boot", "open_member"]
-
 _PROC: Final = Path("/proc")
 _NAME: Final = re.compile(r"[0-9a-f]{64}|toolexec-[0-9a-f]+-[0-9]+-[0-9]+-[0-9a-f]{12}")
 _PATIENCE: Final = 1.0

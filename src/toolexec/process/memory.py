@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["available_memory"]
-
 _PROC: Final = Path("/proc")
 _MOUNTED: Final = Path("/sys/fs/cgroup")
 _V2: Final = ("memory.max", "memory.current", "inactive_file")

@@ -13,8 +13,6 @@ from typing import Final
 
 from toolexec.process.tree import read_stat
 
-__all__ = ["OWNER_LABEL", "is_orphan", "this_owner"]
-
 OWNER_LABEL: Final = "toolexec.owner"
 """The label of containers, and of whatever else can have labels."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-__all__ = ["pauses"]
-
 
 def pauses(first: float, longest: float, *, factor: float = 2.0, spread: bool = False) -> Iterator[float]:
     """Yield pauses in seconds without end: *first*, then each *factor* times the one before, up to *longest*.

@@ -25,8 +25,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.lock import lock, try_lock
 from toolexec.process.steps import BuildStep, OnStep
 
-__all__ = ["OpenFile", "PrivateDirectory", "StoredFile"]
-
 _CHUNK: Final = 1 << 20
 _MAX_DESCRIPTION: Final = 1 << 20
 _LOCK: Final = ".lock"

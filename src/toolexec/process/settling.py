@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["retrieve", "settle", "to_the_end", "uncut"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ import threading
 from collections import deque
 from typing import TypeAlias
 
-__all__ = ["Slots"]
-
 _Waiting: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 
 

@@ -13,8 +13,6 @@ from typing import Final, Literal, TypeVar
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["KILLED", "BuildStep", "LogOnce", "OnStep", "Step", "run_command", "run_work"]
-
 KILLED: Final = -9
 """The exit code of a program that took too long."""
 

@@ -8,8 +8,6 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["PipeReader", "PipeStream", "Pipes", "QuickStream", "SocketStream", "Stream"]
-
 _CHUNK: Final = 1 << 18
 
 

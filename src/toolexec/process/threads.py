@@ -21,8 +21,6 @@ from toolexec.model.call import ToolCall
 from toolexec.model.forks import forks
 from toolexec.process.settling import settle
 
-__all__ = ["Job", "NoThreadError", "WorkerThreads"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 30.0

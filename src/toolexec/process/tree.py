@@ -18,8 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MARK", "Member", "ProcessTree", "descendants", "read_stat", "signal_group"]
-
 MARK: Final = "TOOLEXEC_RUN"
 """The environment variable with the mark."""
 

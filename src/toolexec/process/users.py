@@ -21,8 +21,6 @@ from toolexec.process.caches import cache_directory
 from toolexec.process.lock import lock
 from toolexec.process.owner import is_orphan, this_owner
 
-__all__ = ["UNUSED_USERS", "UserClaim", "UserClaims"]
-
 UNUSED_USERS: Final = range(0x7000_0000, 0x7FFE_0000)
 """What no distribution gives to users, to containers or to services."""
 _SHARED: Final = Path("/run/toolexec/users")

@@ -14,8 +14,6 @@ from typing import Final, Literal, NamedTuple
 
 from toolexec.process.tree import Member, ProcessTree
 
-__all__ = ["Watch"]
-
 _PROC: Final = Path("/proc")
 _PERIOD: Final = 0.05
 

@@ -33,8 +33,6 @@ from toolexec.process.fate import fate_of
 from toolexec.process.tree import signal_group
 from toolexec.process.workers import MAX_FRAME
 
-__all__ = ["main"]
-
 _SCRIPT_NAME = "__toolexec_main__"
 
 

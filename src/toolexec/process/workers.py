@@ -26,8 +26,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.fate import Fate
 from toolexec.process.tree import signal_group
 
-__all__ = ["MAX_FRAME", "ReplyTooLargeError", "WorkerProcess", "WorkerProcesses", "WorkerTraceback"]
-
 MAX_FRAME = 64 << 20
 """The most bytes of a reply."""
 

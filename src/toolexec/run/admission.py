@@ -15,18 +15,6 @@ from toolexec.run.policy_rules import Verdict
 from toolexec.run.refusals import denied, denied_run, out_since_run, unapproved
 from toolexec.run.run_request import RunRequest
 
-__all__ = [
-    "ApprovesRuns",
-    "ChecksDefinitions",
-    "DecidesCalls",
-    "DecidesRuns",
-    "admit",
-    "admit_durable",
-    "asks_about",
-    "begun",
-    "check_denied",
-]
-
 
 @runtime_checkable
 class DecidesRuns(Protocol):

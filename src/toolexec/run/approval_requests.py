@@ -18,8 +18,6 @@ from toolexec.run.approvals import Approved
 from toolexec.run.audit.record import canonical
 from toolexec.run.policy_rules import Verdict
 
-__all__ = ["ApprovedArguments", "argument_digests", "arguments_digest", "request_of"]
-
 _MAX_DESCRIPTION: Final = 500
 _MAX_KEPT: Final = 10_000
 _KEY: Final = secrets.token_bytes(32)

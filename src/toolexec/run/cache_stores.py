@@ -12,8 +12,6 @@ from typing import Final, Protocol
 from toolexec.errors import ConfigurationError
 from toolexec.process.database import OwnDatabase, open_database, use_wal
 
-__all__ = ["CacheStore", "MemoryCache", "SQLiteCache"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _OVERHEAD: Final = 200
 """About how many bytes an entry takes besides its answer."""

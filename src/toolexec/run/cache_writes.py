@@ -17,8 +17,6 @@ from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Place", "WriteWatch", "Writes", "place_of"]
-
 Place: TypeAlias = str
 """A backend, whose reads a write makes stale."""
 

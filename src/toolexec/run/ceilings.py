@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.errors import InvalidLimitsError
 
-__all__ = ["default_timeout", "granted", "refuse_above"]
-
 _SETTINGS: Final = {
     "timeout": ("Exec(max_timeout=...)", "limits.max_timeout"),
     "max_tool_calls": ("Exec(max_tool_calls=...)", "limits.max_tool_calls"),

@@ -16,8 +16,6 @@ from toolexec.run.large import walked
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result, StepResult
 
-__all__ = ["ChainStep", "notify", "run_chain", "run_step"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainStep:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["CHECKS", "check_first"]
-
 CHECKS: Final[ContextVar[Callable[[Callable[[], None]], None] | None]] = ContextVar("toolexec_checks", default=None)
 """Decides whether the check of a program is made, which is given: a run that is repeated was checked when it began, and
 by the tools of then. None: always."""

@@ -17,8 +17,6 @@ from toolexec.errors import (
     ToolExecError,
 )
 
-__all__ = ["Blame", "blame", "circuit_key", "circuit_keys", "verdicts"]
-
 Blame: TypeAlias = Literal["backend", "operation", "caller", "unknown"]
 """Whom a failure blames: the `backend`, which could not be reached or did not answer; only the `operation`, which
 answered that it failed; the `caller`, whom the operation refused; or the failure says nothing about either."""

@@ -12,8 +12,6 @@ from toolexec.errors import ConfigurationError, RateLimitedError
 from toolexec.model.settings import checked
 from toolexec.run.run_request import RunRequest
 
-__all__ = ["CodeShares"]
-
 _RETRY_AFTER: Final = 1.0
 
 

@@ -15,8 +15,6 @@ from toolexec.run.context_settings import ContextSettings
 from toolexec.run.excerpt import encode
 from toolexec.run.tokens import PROSE, VALUES, counted_with
 
-__all__ = ["CAUSES", "Cause", "ContextCost", "ContextMeter", "Counted"]
-
 Cause: TypeAlias = Literal["instructions", "tools", "search", "describe", "code", "results", "errors"]
 """What tokens went into: the server's instructions, the list of tools, finding tools, reading about them, running code,
 the results of calls, and failures."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, Final, TypeAlias, TypeVar
 
-__all__ = ["DeadlineExceededError", "LeftBehind", "rest_within", "with_deadline"]
-
 T = TypeVar("T")
 Steps: TypeAlias = Coroutine[Any, Any, T] | Generator[Any, Any, T]
 """Work that is taken from one wait to the next by hand: a coroutine, or a generator that is one."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.model.origin import Approver, Caller
     from toolexec.run.gate import Gate
 
-__all__ = ["DefaultGate"]
-
 
 class DefaultGate:
     """The gate of an `Exec` that is given none: it asks before calls of tools that are marked as destructive (by their

@@ -23,8 +23,6 @@ from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.still import StillAllowed
 from toolexec.run.types import Result
 
-__all__ = ["Admitting", "Door", "OwnArguments", "RecordedAttempt", "RecordsAttempts", "RefusesExcess"]
-
 
 @runtime_checkable
 class RecordsAttempts(Protocol):

@@ -20,8 +20,6 @@ from toolexec.run.runner import Runner
 if TYPE_CHECKING:
     from toolexec.discovery.toolset import Toolset
 
-__all__ = ["EndpointRules", "RulesAt", "endpoint_rules"]
-
 _CLOSED: Final = "there is no such endpoint"
 _ELSEWHERE: Final = "the tool is not in the toolsets of this endpoint"
 _NOTHING: Final = "deny"

@@ -9,8 +9,6 @@ from typing import Any, Final
 from toolexec.errors import InvalidResultError
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["encode", "end_within", "excerpt", "media_kind", "size", "start_within"]
-
 _HEAD_SHARE: Final = 0.6
 _SHORTEST_MEDIA: Final = 200
 _LOOKED_AT: Final = 4000

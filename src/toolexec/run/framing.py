@@ -19,8 +19,6 @@ from toolexec.model.patterns import lazy_pattern
 from toolexec.model.visible import visible, visible_json
 from toolexec.run.outline import Outline
 
-__all__ = ["Framed", "framed", "framed_parts", "framed_value", "note"]
-
 _STYLED: Final = r"\u24b6-\u24e9\uff21-\uff5a\U0001d400-\U0001d7ff"
 _MARK: Final = lazy_pattern(
     r"[\[\uff3b\u3010\u3014\u3016\u27e6\u2772]"  # brackets of any script

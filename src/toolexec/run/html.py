@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolexec.errors import ToolExecError
     from toolexec.run.types import Result, StepResult
 
-__all__ = ["error_html", "milliseconds", "result_bundle", "result_html", "steps_html"]
-
 
 def result_html(result: Result) -> str:
     """Return one call: how it ended, its error, its value, and its images."""

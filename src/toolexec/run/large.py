@@ -18,23 +18,6 @@ from typing import Any, Final, TypeVar
 from toolexec.backend.here import here
 from toolexec.process.threads import NoThreadError, WorkerThreads
 
-__all__ = [
-    "COMPACT",
-    "MAX_STEPS",
-    "ON_LOOP",
-    "Budget",
-    "BudgetExceededError",
-    "encode_large",
-    "is_small",
-    "json_pieces",
-    "off_loop",
-    "search",
-    "sorted_in_pieces",
-    "spend_on",
-    "surely_fits",
-    "walked",
-]
-
 T = TypeVar("T")
 ON_LOOP: ContextVar[bool] = ContextVar("toolexec_on_loop", default=False)
 """True where the same must happen in every run, whatever the time: no threads, and no slices by the clock."""

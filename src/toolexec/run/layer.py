@@ -13,8 +13,6 @@ from toolexec.model.events import StreamEvent
 from toolexec.run.runner import Runner, ThreadRunner, last_event, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["Answer", "CallEnd", "Layer", "ObserverLayer"]
-
 Answer: TypeAlias = ToolCall | Result | None
 """What `Layer.before` makes of a call: another call, a result in place of the call, or None for the call as it is."""
 CallEnd: TypeAlias = Callable[[Result | None, BaseException | None], None]

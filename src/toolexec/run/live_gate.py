@@ -25,8 +25,6 @@ from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["Era", "LiveGate"]
-
 
 class LiveGate(Gate):
     """The rules of *gate*, until `exchange` takes others: a call, and a view, goes by those of the moment it begins.

@@ -9,8 +9,6 @@ from toolexec.errors import RemoteToolError
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONObject, refuse_constant, to_json, to_json_lossy
 
-__all__ = ["as_reply", "reply_error", "reply_value"]
-
 
 def as_reply(raw: Any) -> ToolReply | None:
     """Return the answer as a ToolReply if it is one (or the MCP SDK's `CallToolResult`), else None: it is a plain

@@ -12,8 +12,6 @@ from toolexec.run.layer import Layer
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["AnswersSome", "kept_apart"]
-
 Wrap: TypeAlias = Callable[[Runner], Runner]
 
 

@@ -13,9 +13,6 @@ from typing import Any, Final
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.excerpt import encode, excerpt, media_kind, size
-from toolexec.run.settings import MIN_BYTES
-
-__all__ = ["MIN_BYTES", "OUTLINE_SCHEMA", "Outline", "child_path", "describe", "outline"]
 
 OUTLINE_SCHEMA: Final[JSONObject] = {
     "type": "object",

@@ -9,8 +9,6 @@ from toolexec.errors import InvalidChainError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONValue, shorten
 
-__all__ = ["follow"]
-
 _THROUGH = frozenset({"subexpression", "index_expression", "pipe"})
 _PROJECTIONS = frozenset({"projection", "value_projection", "filter_projection", "flatten"})
 _MOST_NAMES = 20

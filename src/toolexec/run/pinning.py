@@ -33,8 +33,6 @@ from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.settings import PinningSettings
 
-__all__ = ["PinState", "PinStatus", "Pinned", "Pins", "definition_of"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 PinState: TypeAlias = Literal["accepted", "new", "changed"]

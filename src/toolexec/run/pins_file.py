@@ -12,8 +12,6 @@ from typing import Final, NamedTuple, TypeAlias
 from toolexec.errors import ConfigurationError
 from toolexec.process.database import OwnDatabase, open_database, transaction
 
-__all__ = ["Pin", "PinKey", "PinsFile", "Sighting", "merged", "shortened"]
-
 PinKey: TypeAlias = tuple[str, str]
 """The backend's name and the tool's ID."""
 

@@ -19,12 +19,12 @@ from toolexec.model.tree_size import has_many
 from toolexec.run.large import walked
 from toolexec.run.layer import Layer
 from toolexec.run.policy_conditions import as_json
-from toolexec.run.policy_rules import Decide, Effect, Rule, Verdict, check_effect, check_keys, is_destructive
+from toolexec.run.policy_rules import Decide, Rule, Verdict, check_effect, check_keys, is_destructive
 from toolexec.run.refusals import denied
 from toolexec.run.resolve import Find, decided, resolved
 from toolexec.run.run_request import RunRequest
 from toolexec.run.runner import Runner
-from toolexec.run.settings import PolicySettings
+from toolexec.run.settings import Effect, PolicySettings
 
 __all__ = ["Authorize", "Effect", "Policy", "Rule", "Verdict"]
 

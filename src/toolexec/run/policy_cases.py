@@ -17,10 +17,9 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.languages import base_language
 from toolexec.model.origin import ANYONE, Caller, Origin
 from toolexec.model.tool import Tool, ToolAnnotations
-from toolexec.run.policy_rules import Effect, Verdict, check_effect, check_keys
+from toolexec.run.policy_rules import Verdict, check_effect, check_keys
 from toolexec.run.run_request import PROFILES, RUN_KINDS, RunKind, RunRequest
-
-__all__ = ["Judge", "PolicyCase", "read_cases", "tool_at"]
+from toolexec.run.settings import Effect
 
 _TOP: Final = ("tools", "callers", "tests")
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")

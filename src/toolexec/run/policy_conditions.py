@@ -16,8 +16,6 @@ from toolexec.run.policy_paths import as_text, plain_test, under_test
 from toolexec.run.policy_selectors import UNFIT, leaves, selector
 from toolexec.run.policy_truth import Truth
 
-__all__ = ["Condition", "as_json", "read_conditions"]
-
 _Test: TypeAlias = Callable[[JSONValue], Truth]
 """Whether a value passes; UNKNOWN where they cannot be compared, as for a value of another type."""
 

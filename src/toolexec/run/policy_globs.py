@@ -17,8 +17,6 @@ from typing import Any, Final, TypeAlias
 from toolexec.run.policy_paths import WILD, any_path, one_spelling, parts_of
 from toolexec.run.policy_truth import Truth
 
-__all__ = ["glob_test"]
-
 _Name: TypeAlias = Callable[[str], object] | None
 """Matches one name of a path; None any number of them."""
 

@@ -16,8 +16,6 @@ from urllib.parse import unquote
 
 from toolexec.run.policy_truth import Truth
 
-__all__ = ["WILD", "any_path", "as_text", "one_spelling", "parts_of", "plain_test", "under_test"]
-
 _Test: TypeAlias = Callable[[Any], Truth]
 
 _MAX_TEXT: Final = 10_000

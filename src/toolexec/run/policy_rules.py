@@ -23,8 +23,6 @@ from toolexec.run.policy_truth import Truth
 from toolexec.run.run_request import PROFILES, RUN_KINDS, RunRequest
 from toolexec.run.settings import Effect
 
-__all__ = ["Decide", "Effect", "Rule", "Verdict", "check_effect", "check_keys", "is_destructive"]
-
 _EFFECTS: Final = get_args(Effect)
 _OF_RUNS: Final = ("runs", "profiles", "languages")
 _TEXTS: Final = ("tools", "namespaces", "tags", "backends", "callers", "roles", "scopes", *_OF_RUNS)

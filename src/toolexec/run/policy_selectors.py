@@ -15,8 +15,6 @@ from typing import Any, Final, TypeAlias
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["UNFIT", "Selector", "leaves", "selector"]
-
 Selector: TypeAlias = Callable[[JSONValue], Any]
 """Returns a value of the arguments: None where it is missing or null, UNFIT where that is unknown."""
 

@@ -19,8 +19,6 @@ from toolexec.run.policy import Policy
 from toolexec.run.policy_cases import tool_at
 from toolexec.run.run_request import RUN_KINDS, RunKind, RunRequest
 
-__all__ = ["Suggestion", "suggest"]
-
 _FEW: Final = 5
 _ENOUGH: Final = 4
 _DEFAULTS: Final = ("default", "default_runs", "remote_destructive")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-__all__ = ["Truth"]
-
 
 class Truth(Enum):
     """Whether a condition holds. UNKNOWN is never rounded here: `Rule.applies` alone decides what it means."""

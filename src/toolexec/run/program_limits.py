@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Final, Protocol
 
-__all__ = ["PROGRAM_LIMITS", "ProgramLimit", "program_limit"]
-
 
 class ProgramLimit(Protocol):
     """Ends its block with TimeoutError when its time is over, as `asyncio.timeout` does."""

@@ -17,9 +17,8 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, shorten
 from toolexec.run.excerpt import encode, end_within, line_end, size
 from toolexec.run.large import Budget, BudgetExceededError, search
-from toolexec.run.outline import MIN_BYTES, child_path, describe
-
-__all__ = ["MAX_PATH", "READ_ARGUMENTS", "Page", "find_places", "page_of", "select"]
+from toolexec.run.outline import child_path, describe
+from toolexec.run.settings import MIN_BYTES
 
 _MATCHES: Final = 50
 _MAX_PATTERN: Final = 500

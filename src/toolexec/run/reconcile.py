@@ -12,8 +12,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.resolve import Find
 from toolexec.run.types import Result
 
-__all__ = ["CHECK", "Checked", "check_outcome", "read_check"]
-
 CHECK: Final = "toolexec/check"
 """The key of a tool's `meta` that names the tool which knows whether a call of it did its work."""
 

@@ -18,8 +18,6 @@ from toolexec.model.json_value import JSONObject, JSONValue, shorten
 from toolexec.run.large import Budget, search, spend_on
 from toolexec.run.paths import follow
 
-__all__ = ["check_references", "resolve_references"]
-
 _NUMBERED = re.compile(r"steps(?:\.([0-9]{1,9})|\[([0-9]{1,9})\])(|[.\[].*)", re.DOTALL)
 _NAMED = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(|[.\[].*)", re.DOTALL)
 _MAX_DEPTH = 100

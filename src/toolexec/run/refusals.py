@@ -9,8 +9,6 @@ from toolexec.errors import ApprovalRequiredError, PolicyError
 from toolexec.run.policy_rules import Verdict
 from toolexec.run.run_request import RunRequest
 
-__all__ = ["denied", "denied_run", "denied_since", "out_since", "out_since_run", "unapproved"]
-
 
 def denied(entry: Registered, verdict: Verdict) -> PolicyError:
     """Return the error for a call that a rule forbids."""

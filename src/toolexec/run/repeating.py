@@ -7,8 +7,6 @@ import math
 from toolexec.errors import Outcome, ToolExecError
 from toolexec.model.tool import Tool
 
-__all__ = ["is_of_runs", "is_repeatable", "may_repeat", "outcome_of", "retry_after"]
-
 
 def is_of_runs(tool_id: str) -> bool:
     """Return whether an ID that no index has is that of a tool of durable runs, which waits and changes nothing."""

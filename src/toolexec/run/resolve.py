@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     from toolexec.run.layer import CallEnd
     from toolexec.run.policy_rules import Decide, Verdict
 
-__all__ = [
-    "BindingsResolver",
-    "Find",
-    "Resolution",
-    "Resolver",
-    "ToolResolver",
-    "Trail",
-    "child_of",
-    "copied",
-    "decided",
-    "resolved",
-    "still_bound",
-    "trail_of",
-]
-
 ToolResolver: TypeAlias = Callable[[str], Tool | None]
 BindingsResolver: TypeAlias = Callable[[str], Sequence[Binding]]
 Find: TypeAlias = Callable[[str], Registered]

@@ -16,9 +16,9 @@ from toolexec.model.declared import setting
 from toolexec.model.origin import Origin
 from toolexec.model.settings import checked
 from toolexec.run.large import COMPACT, json_pieces, surely_fits
-from toolexec.run.outline import MIN_BYTES, Outline, outline
+from toolexec.run.outline import Outline, outline
 from toolexec.run.reading import Page, find_places, page_of, select
-from toolexec.run.settings import ResultSettings
+from toolexec.run.settings import MIN_BYTES, ResultSettings
 from toolexec.run.tokens import VALUES, TokenCounter, estimated
 
 __all__ = ["ResultStore", "Shown", "owner_of"]

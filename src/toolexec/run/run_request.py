@@ -8,8 +8,6 @@ from typing import Final, Literal, TypeAlias, get_args
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 
-__all__ = ["PROFILES", "RUN_KINDS", "Profile", "RunKind", "RunRequest"]
-
 Profile: TypeAlias = Literal["dev", "standard", "hardened"]
 PROFILES: tuple[str, ...] = get_args(Profile)
 

@@ -41,8 +41,6 @@ from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.run.resolve import Resolution, Resolver
 from toolexec.run.types import Result
 
-__all__ = ["DefaultRunner", "OutputValidation", "Runner", "ThreadRunner", "last_event", "thread_runner"]
-
 OutputValidation: TypeAlias = Literal["strict", "warn", "off"]
 """What happens to a value that does not fit the output schema: an error, a warning in the log, or nothing."""
 _NO_ARGS: Final[JSONDict] = {}

@@ -10,28 +10,6 @@ from typing import Final, Literal, TypeAlias
 from toolexec.model.declared import Bytes, Seconds, setting
 from toolexec.model.settings import checked
 
-__all__ = [
-    "MIN_BYTES",
-    "ApprovalSettings",
-    "ArgsMode",
-    "AuditFormat",
-    "AuditSettings",
-    "AuditSync",
-    "BreakerSettings",
-    "BulkheadSettings",
-    "CacheIdentity",
-    "CacheSettings",
-    "Effect",
-    "PinningSettings",
-    "PolicySettings",
-    "ResultSettings",
-    "RetrySettings",
-    "ScanAction",
-    "ScanSettings",
-    "ScannerName",
-    "TelemetrySettings",
-]
-
 Effect: TypeAlias = Literal["allow", "deny", "ask"]
 """What a rule does with a call that it matches."""
 ArgsMode: TypeAlias = Literal["digest", "redacted", "none"]

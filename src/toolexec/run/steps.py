@@ -27,18 +27,6 @@ from toolexec.run.repeating import is_of_runs, is_repeatable, retry_after
 from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 
-__all__ = [
-    "ChainResult",
-    "Step",
-    "Unknown",
-    "check_chain",
-    "execute_chain",
-    "read_chain_steps",
-    "refuse_excess",
-    "step_arguments",
-    "unknown_step",
-]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_PAUSE = 10.0
 _OTHERS: Final = ("stop_on_error", "name", "timeout", "retries", "retry_pause")

@@ -13,8 +13,6 @@ from toolexec.run.layer import Layer
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Rechecked", "StillAllowed"]
-
 StillAllowed: TypeAlias = Callable[[Registered, ToolCall], None]
 """Raises PolicyError where the rules of this moment forbid a call that those of its beginning let pass."""
 

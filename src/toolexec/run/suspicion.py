@@ -15,8 +15,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 from toolexec.model.visible import has_hidden, without_hidden
 
-__all__ = ["has_control", "warnings", "words_for_models"]
-
 _LONG: Final = 4000
 _MOST_TEXTS: Final = 2000
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]*=*")

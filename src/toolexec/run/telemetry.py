@@ -37,8 +37,6 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 from toolexec.version import __version__
 
-__all__ = ["FactBook", "Recorder", "ToolFacts", "Traced"]
-
 _SCOPE: Final = "toolexec"
 _MOST_MESSAGE: Final = 500
 _MOST_ARGS: Final = 4096

@@ -9,8 +9,6 @@ from typing import Any, Final, Protocol
 from toolexec.errors import ConfigurationError
 from toolexec.run.context_settings import TokenCount
 
-__all__ = ["PROSE", "VALUES", "TokenCounter", "counted_with", "estimated", "exact", "vocabulary"]
-
 PROSE: Final = 4.0
 """How many characters of ASCII a token has in English sentences, signatures and descriptions."""
 VALUES: Final = 3.2

@@ -12,8 +12,6 @@ from toolexec.model.binding import Binding
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["OnError", "Result", "StepResult", "UndoneStep"]
-
 OnError: TypeAlias = Literal["stop", "undo"]
 """What follows the failure that stops a chain or a workflow: nothing more, or what it has done is undone, the last
 effect first."""

@@ -24,8 +24,6 @@ from toolexec.run.runner import Runner
 from toolexec.run.types import StepResult, UndoneStep
 from toolexec.run.undoing import to_the_end
 
-__all__ = ["UNDO", "DryRun", "tried_by", "undo"]
-
 UNDO: Final = "toolexec/undo"
 """The key of a tool's `meta` that names what undoes a call of it: a tool's ID, or `{"tool": ID, "args": {...}}`."""
 

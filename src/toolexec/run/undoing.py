@@ -10,8 +10,6 @@ from typing import Any, Final
 from toolexec.errors import ClosedError
 from toolexec.run.types import UndoneStep
 
-__all__ = ["UNDO_SECONDS", "to_the_end"]
-
 UNDO_SECONDS: Final = 30.0
 """How many seconds a run that is cancelled has to undo what it has done."""
 

@@ -7,26 +7,16 @@ from typing import TYPE_CHECKING
 from toolexec.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from toolexec.runtime.base import (
-        Availability,
-        ExecuteRequest,
-        SandboxBackend,
-        SandboxSession,
-        SessionBackend,
-    )
+    from toolexec.code.types import ExecuteRequest
+    from toolexec.runtime.base import Availability, SandboxBackend, SandboxSession, SessionBackend
     from toolexec.runtime.outcome import Ending, judge
     from toolexec.runtime.router import CANDIDATES, Runtime
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "toolexec.runtime.base": (
-                "Availability",
-                "ExecuteRequest",
-                "SandboxBackend",
-                "SandboxSession",
-                "SessionBackend",
-            ),
+            "toolexec.code.types": ("ExecuteRequest",),
+            "toolexec.runtime.base": ("Availability", "SandboxBackend", "SandboxSession", "SessionBackend"),
             "toolexec.runtime.outcome": ("Ending", "judge"),
             "toolexec.runtime.router": ("CANDIDATES", "Runtime"),
         },

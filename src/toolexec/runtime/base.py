@@ -8,21 +8,6 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from toolexec.code.limits import LimitsEnforced
 from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import SandboxError, ToolExecError
-from toolexec.run.run_request import PROFILES, Profile
-
-__all__ = [
-    "LANGUAGES",
-    "PROFILES",
-    "Availability",
-    "ExecuteRequest",
-    "Profile",
-    "SandboxBackend",
-    "SandboxSession",
-    "SessionBackend",
-    "info_of",
-    "judged_kind",
-    "located",
-]
 
 LANGUAGES: Final = frozenset({"python", "bash", "javascript", "go"})
 """The languages of guests that talk over a stream."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolexec.code.limits import LimitsEnforced
 
-__all__ = ["claim_limits", "claim_resources", "claims_interrupt"]
-
 
 def claim_limits(
     *,

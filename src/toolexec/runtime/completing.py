@@ -12,13 +12,11 @@ from toolexec.code.repair.lacks import distribution_of, missing_module, needed_p
 from toolexec.code.repair.prepare import MAX_REPAIRED
 from toolexec.code.repair.silent import about_value, may_be_silent
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import CodeError, InvalidRequestError
 from toolexec.process.threads import WorkerThreads
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import SandboxBackend
 from toolexec.runtime.needs import Needs
-
-__all__ = ["completed"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)

@@ -12,27 +12,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-__all__ = [
-    "CORE_BYTES",
-    "COVERED",
-    "DEVICES",
-    "HOSTNAME",
-    "ISOLATIONS",
-    "MASKED",
-    "NAMESPACES",
-    "NEW_NAMESPACES",
-    "NOBODY",
-    "OPEN_FILES",
-    "PROMISES",
-    "READ_ONLY",
-    "SOCKETS",
-    "VMM_NAMESPACES",
-    "VMM_PROCESSES",
-    "Promise",
-    "promise_of",
-    "promises_of",
-]
-
 ISOLATIONS: Final[Mapping[str, frozenset[str]]] = {
     "dev": frozenset({"none", "process", "container", "gvisor", "vm", "wasm"}),
     "standard": frozenset({"container", "gvisor", "vm", "wasm"}),

@@ -16,29 +16,19 @@ from toolexec.backend.plugins import owners_of
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.discovery.facade import Discovery
 from toolexec.errors import ConfigurationError, MissingExtraError, SandboxUnavailableError, ToolExecError
 from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
+from toolexec.run.run_request import PROFILES
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import PROFILES, Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import Availability, SandboxBackend
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.kinds import KINDS, PACKAGED, SANDBOXES, candidates, installed_kinds, plugin_of
 from toolexec.runtime.plugin import DoctorPackage, SandboxPlugin
 from toolexec.runtime.readiness import Measurement, Probe, measure_limits
 from toolexec.runtime.router import Runtime
-
-__all__ = [
-    "CacheState",
-    "Finding",
-    "ServedProfile",
-    "State",
-    "cache_state",
-    "examine",
-    "served_profiles",
-    "wanted_packages",
-]
 
 State: TypeAlias = Literal["ready", "unavailable", "failed", "not_set_up"]
 _MCP: Final = DoctorPackage(name="mcp", purpose="MCP servers", install="toolexec[mcp]")

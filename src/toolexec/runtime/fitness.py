@@ -7,12 +7,11 @@ import logging
 from typing import Final
 
 from toolexec.code.repair.lacks import PackageSource
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import LimitNotEnforceableError, SandboxDeniedError
-from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import Availability, SandboxBackend
 from toolexec.runtime.kinds import KINDS
 from toolexec.runtime.needs import Needs
-
-__all__ = ["checked_in_time", "enforceable", "languages_with", "without_opt_in"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _BY_ENGINES: Final = frozenset({"container", "gvisor", "vm"})

@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["host_facts", "other_host"]
-
 _PROCESSOR: Final = Path("/proc/cpuinfo")
 _MODEL: Final = (
     ("vendor_id", "cpu family", "model", "model name", "stepping"),

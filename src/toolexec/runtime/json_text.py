@@ -7,8 +7,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["AS_JSON", "JSONText", "split_answer"]
-
 AS_JSON: Final[ContextVar[bool]] = ContextVar("toolexec_as_json", default=False)
 """True where the value of a result may be a `JSONText`, if it is large and its sandbox has it as that: reading two
 megabytes and writing them again takes the interpreter of a server for some milliseconds, in which it does nothing for

@@ -16,22 +16,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.run.run_request import PROFILES
 from toolexec.runtime.plugin import PLUGIN_API, SandboxPlugin
 
-__all__ = [
-    "ELSEWHERE",
-    "KINDS",
-    "PACKAGED",
-    "RELAYED",
-    "SANDBOXES",
-    "WITH_KEYS",
-    "candidates",
-    "installed_kinds",
-    "isolations",
-    "lent_kinds",
-    "plugin_of",
-    "positions",
-    "present_plugins",
-]
-
 _HOMES: Final = {
     "wasm": "toolexec.runtime.wasm.plugin:PLUGIN",
     "bubblewrap": "toolexec.runtime.containers.bubblewrap.plugin:PLUGIN",

@@ -33,8 +33,6 @@ from toolexec.version import __version__
 if TYPE_CHECKING:
     from toolexec.process.private import PrivateDirectory
 
-__all__ = ["Experiment", "Standing", "recorded_kinds", "records_directory"]
-
 _VERSION: Final = 1
 _RECORD: Final = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)\.(?P<profile>[a-z]+)\.[0-9a-f]{16}")
 _UNBOUND: Final = "a check of it cannot be kept"

@@ -11,8 +11,6 @@ from typing import Final
 
 from toolexec.code.repair.lacks import distribution_of
 
-__all__ = ["Needs", "needs_of"]
-
 _MOST_BYTES: Final = 200_000
 _PROCESS_MODULES: Final = frozenset({"subprocess", "multiprocessing", "pty"})
 _PROCESS_CALLS: Final = re.compile(

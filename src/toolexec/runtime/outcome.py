@@ -19,9 +19,6 @@ from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONObject
 from toolexec.model.patterns import lazy_pattern
 from toolexec.runtime.protocol.wire import read_code_error
-from toolexec.runtime.sayings import engine_error
-
-__all__ = ["Ending", "Stopped", "engine_error", "judge"]
 
 Stopped: TypeAlias = Literal["", "deadline", "memory", "cpu", "pids", "disk", "violation"]
 

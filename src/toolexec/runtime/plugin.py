@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
     from toolexec.runtime.sandboxes import SandboxSettings
 
-__all__ = ["PLUGIN_API", "REMOVED", "DoctorAdvice", "DoctorPackage", "SandboxContext", "SandboxPlugin"]
-
 PLUGIN_API: Final = 1
 """The version of `SandboxPlugin` and of all that it is made of; a plugin of another one is refused."""
 

@@ -10,8 +10,6 @@ from toolexec.errors.hints import did_you_mean
 if TYPE_CHECKING:
     from toolexec.backend.providers.command.sandbox import ProgramSandbox, SandboxRules
 
-__all__ = ["PROGRAM_SANDBOXES", "program_sandbox"]
-
 PROGRAM_SANDBOXES: Final = ("bubblewrap",)
 """The names of the sandboxes."""
 

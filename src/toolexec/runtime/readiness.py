@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from toolexec.code.limits import Limits
-from toolexec.code.types import CodeResult, Readiness
+from toolexec.code.types import CodeResult, ExecuteRequest, Readiness
 from toolexec.errors import CodeError, CodeTimeoutError, LimitExceededError, Outcome, SandboxFailedError, ToolExecError
 from toolexec.model.json_value import JSONDict
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
-
-__all__ = ["LIMITS", "Measurement", "Probe", "measure_limits"]
+from toolexec.runtime.base import SandboxBackend
 
 Probe = Callable[[str, Limits, float], Awaitable[tuple[ExecuteRequest, CodeResult]]]
 """Runs a program in Python under limits and a time limit in seconds; gives the request and the result."""

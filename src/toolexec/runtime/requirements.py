@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["normal_requirements"]
-
 _REQUIREMENT: Final = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
     r"\s*(\[\s*[A-Za-z0-9._-]+(?:\s*,\s*[A-Za-z0-9._-]+)*\s*\])?"

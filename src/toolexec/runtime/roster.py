@@ -9,8 +9,6 @@ from contextlib import suppress
 from toolexec.errors import ConfigurationError, UnsupportedPlatformError
 from toolexec.runtime.base import SandboxBackend, judged_kind
 
-__all__ = ["Roster"]
-
 
 class Roster:
     """Sandboxes by kind, in order of their addition.

@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from toolexec.code.limits import counted
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import InvalidRequestError
 from toolexec.model.languages import ALIASES
-from toolexec.runtime.base import ExecuteRequest, SandboxSession
-
-__all__ = ["RoutedSession"]
+from toolexec.runtime.base import SandboxSession
 
 _COUNTED: Final = ("max_tool_calls", "max_chain_steps")
 """What is counted for each program on its own, in a session too."""

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from toolexec.code.limits import Limits, counted
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult, Readiness
+from toolexec.code.types import CodeResult, ExecuteRequest, Readiness
 from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -26,14 +26,8 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.languages import ALIASES
 from toolexec.model.settings import checked
 from toolexec.process.caller_runs import CallerRuns
-from toolexec.runtime.base import (
-    PROFILES,
-    ExecuteRequest,
-    SandboxBackend,
-    SandboxSession,
-    SessionBackend,
-    judged_kind,
-)
+from toolexec.run.run_request import PROFILES
+from toolexec.runtime.base import SandboxBackend, SandboxSession, SessionBackend, judged_kind
 from toolexec.runtime.completing import completed
 from toolexec.runtime.contract import ISOLATIONS
 from toolexec.runtime.fitness import checked_in_time, enforceable, languages_with, without_opt_in
@@ -43,8 +37,6 @@ from toolexec.runtime.needs import Needs, needs_of
 from toolexec.runtime.roster import Roster
 from toolexec.runtime.routed_session import RoutedSession
 from toolexec.runtime.runs import OwnRuns
-
-__all__ = ["CANDIDATES", "Runtime", "effective_profile"]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)

@@ -16,25 +16,14 @@ from time import monotonic, perf_counter
 from typing import Any, Final, TypeVar
 
 from toolexec.code.limits import trace_of
-from toolexec.code.types import BackendInfo, CodeResult
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import ClosedError, InvalidRequestError, SandboxUnavailableError
 from toolexec.model.json_value import JSONObject
 from toolexec.process import slots
 from toolexec.process.caller_runs import STOPPED
 from toolexec.process.settling import retrieve, settle
-from toolexec.runtime.base import LANGUAGES, ExecuteRequest, SandboxBackend, located
+from toolexec.runtime.base import LANGUAGES, SandboxBackend, located
 from toolexec.runtime.outcome import Ending, judge
-
-__all__ = [
-    "ALARMS",
-    "Alarm",
-    "Alarms",
-    "Deadline",
-    "OwnRuns",
-    "Slots",
-    "language_of",
-    "result_of",
-]
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.remote.proxmox_settings import ProxmoxSettings
     from toolexec.runtime.remote.settings import RemoteSettings
 
-__all__ = ["SandboxSettings"]
-
 
 @checked("SandboxSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp.sandbox import MakeServerSandbox, ServerSandbox, ServerSandboxSettings
     from toolexec.runtime.sandbox_settings import SandboxSettings
 
-__all__ = ["server_sandboxes"]
-
 
 def server_sandboxes(settings: SandboxSettings | None = None) -> MakeServerSandbox:
     """Return what makes sandboxes for servers: *settings* say where engines are, as they do for code."""

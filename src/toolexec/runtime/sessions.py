@@ -8,13 +8,11 @@ from dataclasses import replace
 from time import monotonic
 from typing import Final, TypeAlias
 
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import InvalidRequestError, SandboxFailedError
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend, located
+from toolexec.runtime.base import SandboxBackend, located
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.runs import OwnRuns
-
-__all__ = ["GRACE", "GuestSession", "RunInSession", "Stop"]
 
 GRACE: Final = 1.0
 """Seconds that an interrupted program has to end before its guest is ended, and its session with it."""

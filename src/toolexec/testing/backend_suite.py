@@ -40,8 +40,6 @@ from toolexec.model.tool import Tool
 from toolexec.run.normalize import as_reply, reply_error, reply_value
 from toolexec.testing.report import Report, checks_of
 
-__all__ = ["BACKEND_CHECKS", "BackendCheck", "MakeBackend", "check_backend", "run_backend_check", "suite_tools"]
-
 MakeBackend: TypeAlias = Callable[[], AbstractAsyncContextManager[Backend]]
 """Gives each check a backend of its own that is started and hosts the suite's tools; leaving the context closes it."""
 

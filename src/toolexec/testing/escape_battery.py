@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from toolexec.code.types import CodeResult, Output
+from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.errors import CodeTimeoutError
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.escapes import ESCAPES, ISOLATING, Attempt, Escape, Site
 from toolexec.testing.escapes.base import code_of
 from toolexec.testing.escapes.watch import Watch

@@ -28,8 +28,6 @@ from toolexec.run.steps import Step
 from toolexec.testing.gateway_testbed import PATIENCE, GatewayTestbed, MakeGateway
 from toolexec.testing.report import Report, checks_of
 
-__all__ = ["GATEWAY_CHECKS", "GatewayCheck", "check_gateway", "run_gateway_check"]
-
 _BIG: Final = 5 << 20
 
 

@@ -21,8 +21,6 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner, Runner
 
-__all__ = ["PATIENCE", "GatewayParts", "GatewayTestbed", "MakeGateway"]
-
 PATIENCE: Final = 30.0
 
 

@@ -22,8 +22,6 @@ from toolexec.model.binding import LocalBinding, MCPBinding, ProviderBinding
 from toolexec.model.tool import Tool
 from toolexec.testing.report import Report, checks_of
 
-__all__ = ["INDEX_CHECKS", "MakeIndex", "check_index"]
-
 MakeIndex: TypeAlias = Callable[[], Index]
 """Makes a new, empty index whose searcher can page."""
 

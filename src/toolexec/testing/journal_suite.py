@@ -13,8 +13,6 @@ from toolexec.errors import JournalError, RunBusyError, RunError
 from toolexec.process.owner import this_owner
 from toolexec.testing.report import Report, checks_of
 
-__all__ = ["JOURNAL_CHECKS", "MakeStore", "check_journal"]
-
 MakeStore: TypeAlias = Callable[[], Callable[[], Journal]]
 """Makes a new, empty store and returns what opens it; each call of that opens the same store once more."""
 

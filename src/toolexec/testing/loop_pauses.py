@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["loop_not_held"]
-
 
 @asynccontextmanager
 async def loop_not_held(seconds: float = 0.1) -> AsyncGenerator[None, None]:

@@ -18,8 +18,6 @@ from toolexec.runtime.contract import ISOLATIONS, PROMISES, Promise, promise_of
 from toolexec.testing.escape_battery import Outcome, may_run, run_battery
 from toolexec.testing.escapes import ESCAPES, ISOLATING, Escape
 
-__all__ = ["Column", "Matrix", "Verdict", "measure"]
-
 Verdict: TypeAlias = Literal["kept", "weaker", "unmeasured"]
 """What came of a promise in a sandbox; `unmeasured` is one that was never measured here."""
 

@@ -21,8 +21,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Moment", "ScriptedServer", "ScriptedTool", "Trouble", "main"]
-
 Moment: TypeAlias = Literal["start", "initialize", "list", "call"]
 _MODERN_QUESTION = "server/discover"
 _FOR_EVER = 3600.0

@@ -26,8 +26,6 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
-__all__ = ["After", "InMemoryBackend", "RecordedCall"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

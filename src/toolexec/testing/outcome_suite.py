@@ -32,8 +32,6 @@ from toolexec.run.layers.retry import Retry
 from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.report import Report
 
-__all__ = ["OUTCOME_CHECKS", "MakeTrial", "OutcomeTrial", "SandboxTrial", "check_outcomes", "run_outcome_check"]
-
 _CALLS: Final = 3
 
 

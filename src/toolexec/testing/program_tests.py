@@ -19,8 +19,6 @@ from toolexec.process.atomic import replace_files
 if TYPE_CHECKING:
     from toolexec.exec import Exec
 
-__all__ = ["ProgramOutcome", "ProgramTest", "find_tests", "run_test"]
-
 _LANGUAGES: Final = {".py": "python", ".js": "javascript", ".workflow": "workflow"}
 _KEYS: Final = ("inputs", "value", "stdout", "error")
 

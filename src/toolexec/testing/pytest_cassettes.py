@@ -18,8 +18,6 @@ import pytest
 from toolexec.cassette.cassette import Cassette
 from toolexec.cassette.modes import CassetteMode
 
-__all__ = ["MODE_VARIABLE", "cassette", "pytest_addoption", "pytest_terminal_summary"]
-
 MODE_VARIABLE: Final = "TOOLEXEC_CASSETTE__MODE"
 """The variable that says what is done with cassettes where `--cassette-mode` does not."""
 _UNUSED: Final = pytest.StashKey[list[str]]()

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-__all__ = ["Report", "checks_of"]
-
 
 def checks_of(module: str) -> dict[str, Any]:
     """Return the checks of a suite by name: the public functions of one argument that *module* has defined until now,

@@ -37,8 +37,6 @@ from toolexec.model.tool import Tool
 from toolexec.run.runner import Runner
 from toolexec.testing.report import Report, checks_of
 
-__all__ = ["RUNNER_CHECKS", "MakeRunner", "RunnerCheck", "RunnerTestbed", "check_runner", "run_runner_check"]
-
 MakeRunner: TypeAlias = Callable[[Index, BackendRegistry], Runner]
 """Makes the runner to examine from an index and backends that have the suite's tools."""
 

@@ -14,7 +14,7 @@ from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.discovery.docs import InMemoryDocStore
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.errors import (
@@ -30,11 +30,9 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.model.json_value import JSONDict
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import Availability, ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import Availability, SandboxBackend
 from toolexec.testing.report import Report, checks_of
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
-
-__all__ = ["RUNTIME_CHECKS", "MakeRuntime", "Router", "RuntimeTestbed", "check_runtime", "run_runtime_check"]
 
 _PATIENCE: Final = 30.0
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONObject
 
-__all__ = ["BASH", "JAVASCRIPT", "PYTHON", "Snippets"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippets:

@@ -10,16 +10,14 @@ from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.discovery.docs import InMemoryDocStore
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend
+from toolexec.runtime.base import SandboxBackend
 from toolexec.testing.sandbox_snippets import PYTHON, Snippets
-
-__all__ = ["PATIENCE", "SandboxTestbed"]
 
 PATIENCE: Final = 60.0
 _HOLD_SECONDS: Final = 30.0

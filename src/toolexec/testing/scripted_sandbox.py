@@ -10,7 +10,7 @@ from typing import Any
 
 from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     CodeError,
     CodeTimeoutError,
@@ -21,7 +21,7 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.runtime.base import Availability, ExecuteRequest, info_of
+from toolexec.runtime.base import Availability, info_of
 
 __all__ = ["ScriptedSandbox"]
 

@@ -10,8 +10,6 @@ from toolexec.discovery.search import Hit, Searcher
 from toolexec.model.tool import Tool
 from toolexec.testing.report import Report, checks_of
 
-__all__ = ["SEARCHER_CHECKS", "MakeSearcher", "check_searcher"]
-
 MakeSearcher: TypeAlias = Callable[[], Searcher]
 """Makes a new, empty searcher."""
 

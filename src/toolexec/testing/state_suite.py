@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolexec.server.state import StateKind, StateStore
 
-__all__ = ["check_state"]
-
 _KINDS: tuple[StateKind, ...] = ("key", "session", "suspended", "result", "task", "stream")
 _VALUES = ("", "a", "b", '{"used": "\u00e9\u2028"}', "x" * 70_000)
 

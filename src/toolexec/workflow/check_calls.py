@@ -15,8 +15,6 @@ from toolexec.workflow import nodes
 from toolexec.workflow.report import Report, shown
 from toolexec.workflow.shapes import ANY, Kind, ObjectShape, SchemaDocument, Shape, kinds_text, of_value
 
-__all__ = ["ToolChecks", "conversion"]
-
 _MAX_COMPARED: Final = 2000
 _MAX_HINTS: Final = 20
 _MAX_DEPTH: Final = 60

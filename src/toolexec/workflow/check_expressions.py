@@ -27,8 +27,6 @@ from toolexec.workflow.shapes import (
 )
 from toolexec.workflow.values import OperationError, member
 
-__all__ = ["MAX_DEPTH", "UNKNOWN", "Expressions", "constant_of", "truth_of"]
-
 MAX_DEPTH: Final = 100
 """How deep expressions and blocks are looked into; what is deeper is taken as it is."""
 

@@ -25,8 +25,6 @@ from toolexec.workflow.shapes import (
 )
 from toolexec.workflow.values import MAX_ENTRIES
 
-__all__ = ["check_function"]
-
 _KINDS: Final[dict[str, tuple[Kind, ...]]] = {
     "null": ("null",),
     "boolean": ("boolean",),

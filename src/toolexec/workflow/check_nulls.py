@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from toolexec.workflow import nodes
 
-__all__ = ["Nulls"]
-
 
 class Nulls:
     """Knows which names of a workflow any condition, operator or function looks at, whatever it tests.

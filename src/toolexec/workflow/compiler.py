@@ -16,8 +16,6 @@ from toolexec.workflow.inputs import input_schema
 from toolexec.workflow.names import OUT, Scopes, resolve_names
 from toolexec.workflow.program import Instruction, Program
 
-__all__ = ["compile_workflow"]
-
 _Steps: TypeAlias = Generator[nodes.Expression, None, None]
 _Loop: TypeAlias = tuple[int, list[int], list[int]]
 """How many blocks are open when its body begins, and the jumps of its `break` and `continue` that need a target."""

@@ -13,8 +13,6 @@ from toolexec.workflow.from_chain import from_chain
 from toolexec.workflow.parser import parse
 from toolexec.workflow.skill import Skill, SkillHeader, skill_tests
 
-__all__ = ["composed_skill"]
-
 _OWN: Final = ("workflow", "steps", "inputs")
 
 

@@ -20,8 +20,6 @@ from toolexec.workflow.machine import Budget, CallRequest, Finished, Machine, Ou
 from toolexec.workflow.program import Program
 from toolexec.workflow.values import Value
 
-__all__ = ["Driver", "may_repeat", "run_workflow"]
-
 _SLICE: Final = 0.004
 """How many seconds the machine works before the event loop gets its turn."""
 

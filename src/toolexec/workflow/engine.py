@@ -35,8 +35,6 @@ from toolexec.workflow.nodes import Constant, ToolRun, Workflow, walk
 from toolexec.workflow.parser import parse
 from toolexec.workflow.program import Program
 
-__all__ = ["WorkflowEngine"]
-
 _KEPT: Final = 64
 _SHORT: Final = 4000
 """How many characters are parsed, checked and compiled on the event loop: in some 20 ms."""

@@ -10,8 +10,6 @@ from toolexec.errors import WorkflowCheckError
 from toolexec.model.json_value import JSONDict
 from toolexec.workflow.nodes import Position
 
-__all__ = ["Finding", "Severity", "check_error"]
-
 Severity: TypeAlias = Literal["error", "warning"]
 _SHOWN: Final = 10
 

@@ -11,8 +11,6 @@ from toolexec.errors import InvalidChainError
 from toolexec.model.json_value import JSONObject, shorten
 from toolexec.workflow.written import Names, path_text, seconds_text, string_text, value_text
 
-__all__ = ["ChainStepLike", "from_chain"]
-
 _NUMBERED: Final = re.compile(r"steps(?:\.([0-9]{1,9})|\[([0-9]{1,9})\])(|[.\[].*)", re.DOTALL)
 _NAMED: Final = re.compile(r"(?:steps\.)?([A-Za-z_][A-Za-z0-9_-]*)(|[.\[].*)", re.DOTALL)
 _PLAIN_PATH: Final = re.compile(r"(?:\.[A-Za-z_][A-Za-z0-9_]*|\[-?[0-9]{1,9}\])*")

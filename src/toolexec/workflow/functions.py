@@ -7,13 +7,11 @@ from typing import Final
 
 from toolexec.workflow.library.data import DATA
 from toolexec.workflow.library.dates import DATES
-from toolexec.workflow.library.function import Context, Function, Parameter
+from toolexec.workflow.library.function import Function
 from toolexec.workflow.library.lists import LISTS
 from toolexec.workflow.library.numbers import NUMBERS
 from toolexec.workflow.library.objects import OBJECTS
 from toolexec.workflow.library.text import TEXT
-
-__all__ = ["FUNCTIONS", "Context", "Function", "Parameter"]
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
     function.name: function

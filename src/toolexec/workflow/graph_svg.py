@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.workflow.graph import Graph, GraphEdge, GraphNode
 
-__all__ = ["to_svg"]
-
 _CHARACTER: Final = 7.3
 _PADDING: Final = 14.0
 _HEIGHT: Final = 34.0

@@ -6,18 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "INSTEAD_OF_CALLS",
-    "INSTEAD_OF_CHARACTERS",
-    "INSTEAD_OF_INFIX",
-    "INSTEAD_OF_MEMBERS",
-    "INSTEAD_OF_METHODS",
-    "INSTEAD_OF_NAMES",
-    "INSTEAD_OF_OPERATORS",
-    "INSTEAD_OF_WORDS",
-    "LOOKALIKES",
-]
-
 INSTEAD_OF_NAMES: Final = {
     "None": "write `null`",
     "nil": "write `null`",

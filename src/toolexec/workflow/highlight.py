@@ -10,8 +10,6 @@ from toolexec.workflow.tokens import KEYWORDS
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["highlight"]
-
 _STYLES: Final = {
     "comment": "dim",
     "string": "green",

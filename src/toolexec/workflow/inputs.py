@@ -20,8 +20,6 @@ from toolexec.workflow.nodes import (
     Value,
 )
 
-__all__ = ["NotLiteralError", "input_schema", "literal_value", "type_schema"]
-
 _JSON_TYPES: Final = {"list": "array"}
 
 

@@ -11,7 +11,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.run.large import Budget, is_small
-from toolexec.workflow.functions import FUNCTIONS, Context
+from toolexec.workflow.functions import FUNCTIONS
+from toolexec.workflow.library.function import Context
 from toolexec.workflow.library.lists import range_of
 from toolexec.workflow.thread import Entry, Thread
 from toolexec.workflow.values import (
@@ -33,8 +34,6 @@ from toolexec.workflow.values import (
     text_of,
     whole,
 )
-
-__all__ = ["INSTRUCTIONS", "OUT", "Handler", "Run", "Signal"]
 
 OUT: Final = "__out"
 _MAX_BRANCHES: Final = 1000

@@ -36,8 +36,6 @@ from toolexec.workflow.tokens import (
     Token,
 )
 
-__all__ = ["Scan"]
-
 _TOKEN: Final = re.compile(
     r"""[ \t]*(?:
       (?P<word>[A-Za-z_][A-Za-z0-9_]*)

@@ -19,25 +19,11 @@ from toolexec.model.schema import Schema
 from toolexec.model.tree_size import is_too_large
 from toolexec.run.large import Budget as WorkBudget
 from toolexec.run.large import BudgetExceededError
-from toolexec.workflow.functions import Context
 from toolexec.workflow.instructions import INSTRUCTIONS, OUT, Handler, Signal
+from toolexec.workflow.library.function import Context
 from toolexec.workflow.program import Program
 from toolexec.workflow.thread import Entry, Fault, Thread
 from toolexec.workflow.values import OperationError, TooLargeError, Value
-
-__all__ = [
-    "MAX_STEPS",
-    "Budget",
-    "CallRequest",
-    "Finished",
-    "Machine",
-    "Outcome",
-    "Paused",
-    "Pending",
-    "Sleep",
-    "Watcher",
-    "restore",
-]
 
 MAX_STEPS: Final = 5_000_000
 """How many steps a run may take."""

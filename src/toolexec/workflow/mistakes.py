@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from toolexec.workflow.nodes import Expression
     from toolexec.workflow.tokens import Token
 
-__all__ = [
-    "HIDDEN",
-    "INVISIBLE",
-    "MistakeError",
-    "bad_character",
-    "bad_number",
-    "bad_operator",
-    "with_tool",
-    "wrong_call",
-    "wrong_type",
-]
-
 HIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What may stand nowhere: control characters, those that reverse the direction of writing, halves of characters."""
 INVISIBLE: Final = re.compile(

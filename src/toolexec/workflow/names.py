@@ -15,8 +15,6 @@ from toolexec.workflow import nodes
 from toolexec.workflow.findings import Finding
 from toolexec.workflow.functions import FUNCTIONS
 
-__all__ = ["MAX_BLOCKS", "OUT", "Binding", "Names", "Scopes", "resolve_names"]
-
 MAX_BLOCKS: Final = 100
 """How deep blocks may be inside of each other."""
 

@@ -10,19 +10,6 @@ from toolexec.workflow import nodes
 from toolexec.workflow.parse_expressions import COMPARISONS, LEVELS, PREFIX_LEVELS
 from toolexec.workflow.strings import escape
 
-__all__ = [
-    "INSERT",
-    "POSTFIX",
-    "WIDTH",
-    "OneLine",
-    "head_of_entry",
-    "is_tall",
-    "level_of",
-    "level_of_operand",
-    "pieces_of",
-    "type_text",
-]
-
 WIDTH: Final = 100
 """How long a line may be, if it can be broken in an object, a list or a call."""
 POSTFIX: Final = 10

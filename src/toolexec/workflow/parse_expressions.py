@@ -24,17 +24,6 @@ from toolexec.workflow.nodes import Expression, Position
 from toolexec.workflow.strings import cook, dedent
 from toolexec.workflow.tokens import AFTER_VALUE, MAX_DEPTH, MAX_OPERATORS, VALUES, Token
 
-__all__ = [
-    "COMPARISONS",
-    "LEVELS",
-    "PREFIX_LEVELS",
-    "Expressions",
-    "TooDeepError",
-    "UnexpectedTokenError",
-    "problem",
-    "span",
-]
-
 LEVELS: Final = {
     "or": 1,
     "and": 2,

@@ -11,8 +11,6 @@ from toolexec.workflow.nodes import Expression, Position
 from toolexec.workflow.parse_expressions import Expressions, problem, span
 from toolexec.workflow.tokens import ACTIONS, AFTER_VALUE, BLOCKS, MAX_ELSE_IFS, VALUES, Token
 
-__all__ = ["Statements"]
-
 _TYPES: Final = ("string", "integer", "number", "boolean", "object", "list", "any")
 _ANY_VALUE: Final = VALUES | BLOCKS
 _STATEMENTS: Final = _ANY_VALUE | ACTIONS

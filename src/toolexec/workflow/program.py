@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["Instruction", "Program"]
-
 Instruction: TypeAlias = tuple[str, JSONValue, int, int]
 """The name of an operation, what it works with (plain data), and the line and column that it comes from."""
 

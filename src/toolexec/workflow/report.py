@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.workflow.findings import Finding
 from toolexec.workflow.nodes import Position
 
-__all__ = ["Report", "finding_text", "in_order", "pointed_at", "shown"]
-
 _MAX_NAME: Final = 80
 _MAX_TEXT: Final = 500
 _MAX_LINE: Final = 160

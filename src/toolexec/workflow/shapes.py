@@ -16,27 +16,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.schema import Schema
 from toolexec.model.schema_graph import Node, SchemaGraph
 
-__all__ = [
-    "ANY",
-    "BOOLEAN",
-    "KINDS",
-    "NULL",
-    "NUMBER",
-    "STRING",
-    "Found",
-    "Kind",
-    "ListShape",
-    "ObjectShape",
-    "SchemaDocument",
-    "Shape",
-    "kind_of",
-    "kinds_text",
-    "list_of",
-    "of_kinds",
-    "of_value",
-    "union",
-]
-
 Kind: TypeAlias = Literal["null", "boolean", "number", "string", "list", "object"]
 KINDS: Final[frozenset[Kind]] = frozenset({"null", "boolean", "number", "string", "list", "object"})
 

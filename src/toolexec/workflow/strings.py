@@ -7,8 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["EscapeError", "cook", "dedent", "escape"]
-
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _SIMPLE: Final = {
     '"': '"',

@@ -8,8 +8,6 @@ from toolexec.errors import ClosedError, CodeError, LimitExceededError, ToolExec
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, to_json_lossy
 from toolexec.workflow.values import OperationError, TooLargeError, Value
 
-__all__ = ["Entry", "Fault", "Thread"]
-
 Entry: TypeAlias = JSONDict
 """A block that a thread is in: its `kind` (for, while, try, retry, group), the `height` of the stack below it, and what
 it needs to go on. Plain data, but for a `range` that a loop goes over."""

@@ -4,31 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ACTIONS",
-    "AFTER_VALUE",
-    "BEFORE_BLOCK",
-    "BEGINNING",
-    "BETWEEN",
-    "BLOCKS",
-    "CLOSERS",
-    "ENDS_VALUE",
-    "GOES_ON",
-    "KEYWORDS",
-    "MAX_BLOCKS",
-    "MAX_BRACKETS",
-    "MAX_DEPTH",
-    "MAX_ELSE_IFS",
-    "MAX_INTEGER_BITS",
-    "MAX_OPERATORS",
-    "ON_ONE_LINE",
-    "OPENERS",
-    "SIMPLE",
-    "VALUES",
-    "Level",
-    "Token",
-]
-
 MAX_BRACKETS: Final = 200
 """How many brackets of all kinds may be open at once."""
 MAX_BLOCKS: Final = 100

@@ -14,8 +14,6 @@ from toolexec.workflow.machine import CallRequest, Finished, Machine, Outcome, P
 from toolexec.workflow.program import Program
 from toolexec.workflow.skill import RecordedCall, Skill, SkillTest
 
-__all__ = ["TrialOutcome", "run_tests"]
-
 _NOW: Final = 1_767_225_600.0
 """The time in tests: 2026-01-01, midnight in UTC, so that they give the same on every day."""
 _STEPS: Final = 10_000

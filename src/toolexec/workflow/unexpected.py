@@ -13,8 +13,6 @@ from toolexec.workflow.lexer import Scan
 from toolexec.workflow.mistakes import MistakeError
 from toolexec.workflow.tokens import ACTIONS, AFTER_VALUE, BLOCKS, ENDS_VALUE, VALUES, Token
 
-__all__ = ["in_words", "unexpected"]
-
 _IN_WORDS: Final = {
     "NAME": "a name",
     "NUMBER": "a number",

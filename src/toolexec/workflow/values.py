@@ -16,35 +16,6 @@ from toolexec.model.json_value import shorten
 from toolexec.model.tree_size import is_too_large
 from toolexec.run.large import COMPACT, Budget, is_small, json_pieces
 
-__all__ = [
-    "MAX_BITS",
-    "MAX_ENTRIES",
-    "MAX_NESTING",
-    "MAX_STRING",
-    "OPERATORS",
-    "OperationError",
-    "TooLargeError",
-    "Value",
-    "add",
-    "bounded",
-    "described",
-    "equal",
-    "extended",
-    "index",
-    "is_in",
-    "is_number",
-    "json_text",
-    "listed",
-    "member",
-    "negative",
-    "number",
-    "part",
-    "replaced",
-    "text_of",
-    "type_name",
-    "whole",
-]
-
 Value: TypeAlias = Any
 """null, true, false, an integer, a float, a string, a list or an object; as plain Python values."""
 

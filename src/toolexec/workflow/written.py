@@ -11,8 +11,6 @@ from toolexec.errors import InvalidRequestError
 from toolexec.workflow.functions import FUNCTIONS
 from toolexec.workflow.tokens import KEYWORDS
 
-__all__ = ["Names", "path_text", "seconds_text", "string_text", "value_text"]
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HIDDEN: Final = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _MAX_DEPTH: Final = 60

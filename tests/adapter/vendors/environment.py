@@ -14,8 +14,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-__all__ = ["vendor_python"]
-
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 FRAMEWORKS = ROOT / "tests" / "integrations" / "frameworks" / "requirements.txt"

@@ -7,8 +7,6 @@ from typing import Any
 from toolexec.adapter import ProviderCard, ProviderInterface
 from toolexec.model import Tool, ToolAnnotations
 
-__all__ = ["OLD_CARDS", "PROVIDERS", "TOOLS"]
-
 _RICH: dict[str, Any] = {
     "type": "object",
     "required": ["q", "kind"],

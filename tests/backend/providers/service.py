@@ -20,8 +20,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-__all__ = ["Seen", "Service", "serving"]
-
 ZEROS = 24 << 20
 """How long the bombs are once decoded."""
 

@@ -12,8 +12,6 @@ from toolexec.backend.providers.kinds import provider_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["COMMAND", "command_trial"]
-
 _WORK = "echo done >> effects; "
 _PROGRAMS: Mapping[str, tuple[str, Outcome]] = {
     "exit code 1": ("exit 1", Outcome.REFUSED),

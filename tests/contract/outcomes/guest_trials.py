@@ -9,15 +9,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import Outcome
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from toolexec.runtime.outcome import judge
 from toolexec.runtime.protocol.conversation import Conversation
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from toolexec.testing import SandboxTrial, ScriptedSandbox
-
-__all__ = ["GUEST", "guest_trial"]
 
 
 def _frame(text: bytes | dict[str, Any]) -> bytes:

@@ -14,8 +14,6 @@ from http.client import responses
 
 from toolexec.errors import Outcome
 
-__all__ = ["ANSWERS", "Answer", "OddService", "Reply", "response", "serving"]
-
 LIMIT = 4096
 """The most bytes of a response that the providers of these tests take."""
 _TLS = b"\x16"

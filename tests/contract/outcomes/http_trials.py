@@ -16,8 +16,6 @@ from toolexec.backend.providers.kinds import provider_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["HTTP", "OPENAPI", "REDIRECTS", "http_trial", "openapi_trial", "redirect_trial"]
-
 _UNREACHED = dict.fromkeys(("nothing listens", "no TLS", "no such name"), Outcome.NOT_SENT)
 _PICKS = {
     "no JSON where a part is picked": response(200, b"hello", "text/plain"),

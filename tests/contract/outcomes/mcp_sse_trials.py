@@ -15,8 +15,6 @@ from tests.contract.outcomes.mcp_trials import mcp_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["MCP_SSE", "mcp_sse_trial"]
-
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
 

@@ -13,8 +13,6 @@ from tests.contract.outcomes.mcp_trials import mcp_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["MCP_TASKS", "mcp_task_trial"]
-
 _TASK = {
     "taskId": "t1",
     "createdAt": "2026-01-01T00:00:00Z",

@@ -15,8 +15,6 @@ from toolexec.backend.mcp import MCPBackend, MCPServer
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial, ScriptedServer, ScriptedTool, Trouble
 
-__all__ = ["MCP_HTTP", "MCP_STDIO", "mcp_backend", "mcp_http_trial", "mcp_stdio_trial"]
-
 _REFUSED = (-32600, -32601, -32602)
 _OPEN = (-32603, -32700, -32000, -32001, -32002, -32050, 1)
 _ERROR = {code: {"code": code, "message": "odd"} for code in (*_REFUSED, *_OPEN)}

@@ -23,8 +23,6 @@ from toolexec.errors import (
 from toolexec.model.declare import FunctionTool, declare
 from toolexec.testing import OutcomeTrial
 
-__all__ = ["PROVIDER", "PYTHON", "local_trial", "module_trial", "provider_trial"]
-
 _RAISED: Mapping[str, tuple[Callable[[], Exception], Outcome]] = {
     "ValueError": (lambda: ValueError("no such account"), Outcome.REFUSED),
     "RemoteToolError": (lambda: RemoteToolError("no"), Outcome.REFUSED),

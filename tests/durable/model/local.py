@@ -19,8 +19,6 @@ from toolexec.errors import RunBusyError, RunError
 from toolexec.journal import Signal, Wait
 from toolexec.runtime.base import SandboxBackend
 
-__all__ = ["LocalDriver"]
-
 _STILL = 0.03
 """For how many seconds nothing moves in a process that only waits for the time."""
 _STILL_REMOTE = 0.2

@@ -19,8 +19,6 @@ from toolexec.durable.sql import Execute, SQLJournal
 from toolexec.durable.sqlite import SQLiteJournal
 from toolexec.journal import RunRecord, Wait
 
-__all__ = ["PROCESS", "Machine", "MortalPostgres", "MortalSQLite"]
-
 PROCESS: ContextVar[str] = ContextVar("process", default="")
 """The process that the current task belongs to."""
 

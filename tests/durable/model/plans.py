@@ -9,8 +9,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolexec import Step
 
-__all__ = ["KINDS", "Action", "Book", "Kind", "Op", "Plan", "make_plan", "program", "smaller"]
-
 Kind: TypeAlias = Literal["chain", "workflow", "python", "javascript"]
 KINDS: Final[tuple[Kind, ...]] = ("chain", "workflow", "python", "javascript")
 HOUR: Final = 3600.0

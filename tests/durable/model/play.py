@@ -15,8 +15,6 @@ from tests.waiting import until
 from toolexec import Exec
 from toolexec.journal import Wait
 
-__all__ = ["Driver", "begin", "play"]
-
 _LIMIT = 300.0
 """How many seconds a program may take between two waits."""
 _ROUNDS = 60

@@ -9,8 +9,6 @@ from typing import Protocol
 from tests.durable.model.plans import Plan, make_plan, smaller
 from tests.durable.model.play import Driver, play
 
-__all__ = ["MortalDriver", "Trial"]
-
 
 class MortalDriver(Driver, Protocol):
     """A driver that leaves nothing behind."""

@@ -14,8 +14,6 @@ from toolexec import Exec, Gate, Policy, Rule, Tool, ToolAnnotations
 from toolexec.errors import ExecutionError, JournalError, ToolTimeoutError
 from toolexec.run.layers.approval import Approval
 
-__all__ = ["Effects", "Life", "Silence", "Time", "add_tools", "open_plain", "value_of"]
-
 _SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 _SHORT = 1.0
 

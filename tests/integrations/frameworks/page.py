@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["lines_of"]
-
 PAGE = Path(__file__).parents[3] / "docs" / "integrations.md"
 
 

@@ -16,8 +16,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx2
 import jwt
 
-__all__ = ["Answer", "LoginServer", "login_server", "visit"]
-
 
 @dataclass
 class Answer:

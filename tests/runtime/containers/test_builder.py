@@ -12,7 +12,8 @@ from toolexec.process.cgroup import cpu_quota
 from toolexec.process.owner import is_orphan, this_owner
 from toolexec.runtime.containers.builder import ContainerSpecBuilder, spec_for, tmpfs_mounts
 from toolexec.runtime.containers.config import DEFAULT_LIMITS, ContainerConfig
-from toolexec.runtime.containers.spec import NOBODY, ContainerSpec, Mount, Resources, Security
+from toolexec.runtime.containers.spec import ContainerSpec, Mount, Resources, Security
+from toolexec.runtime.contract import NOBODY
 
 
 def made(limits: Limits | None = None, **changes: Any) -> ContainerSpec:

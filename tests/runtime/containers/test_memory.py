@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
 from toolexec.process.memory import available_memory
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.backend import ContainerBackend
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import Image

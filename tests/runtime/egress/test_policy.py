@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from toolexec.errors import ConfigurationError
+from toolexec.net.address import NotAllowedAddressError, look_up
+from toolexec.net.hosts import plain_host, read_authority
 from toolexec.runtime.egress import Authority, Egress, Secret, environment
-from toolexec.runtime.egress.address import NotAllowedAddressError, connect, look_up, refusal
-from toolexec.runtime.egress.policy import Origin, plain_host, read_authority
+from toolexec.runtime.egress.address import connect, refusal
+from toolexec.runtime.egress.policy import Origin
 
 HOSTS = ("api.example.com", "*.pypi.org:443", "files.test:8080", "10.0.0.1", "[::1]:80", "bücher.example")
 

@@ -18,9 +18,8 @@ from tests.engines.images import test_image
 
 from toolexec import Exec, Tool
 from toolexec.code.tools import Tools
-from toolexec.code.types import Output
+from toolexec.code.types import ExecuteRequest, Output
 from toolexec.process.stream import PipeStream, SocketStream
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.guest import extra_for
 from toolexec.runtime.guest.bundle import GuestSettings, boot_bytes, boot_command
 from toolexec.runtime.outcome import Ending

@@ -17,10 +17,9 @@ from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.tools import Tools
-from toolexec.code.types import Output
+from toolexec.code.types import ExecuteRequest, Output
 from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.process.stream import PipeStream
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.guest.box import files as module
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.protocol.conversation import Conversation

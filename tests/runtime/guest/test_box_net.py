@@ -15,11 +15,10 @@ import pytest
 
 from toolexec import Exec
 from toolexec.code.tools import Tools
-from toolexec.code.types import Output
+from toolexec.code.types import ExecuteRequest, Output
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.guest.python.protocol import MAX_CONNECTIONS
 from toolexec.runtime.protocol.conversation import Conversation
-from toolexec.runtime.protocol.tunnel import MAX_CONNECTIONS
 
 LONG = 60
 GUEST = """

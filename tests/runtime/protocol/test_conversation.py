@@ -16,13 +16,13 @@ import pytest
 
 from toolexec import Exec, Tool
 from toolexec.code.tools import Tools
-from toolexec.code.types import Output
+from toolexec.code.types import ExecuteRequest, Output
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from toolexec.runtime.protocol import conversation
 from toolexec.runtime.protocol.conversation import MAX_OPEN, Conversation, execute_payload
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, PROTOCOL, VERSION, FrameReader
+from toolexec.runtime.protocol.messages import FrameReader
 
 LONG = 60
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")

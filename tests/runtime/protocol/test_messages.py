@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 
 from toolexec.errors import ProtocolError
 from toolexec.runtime.guest.python import protocol
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from toolexec.runtime.protocol import messages
 from toolexec.runtime.protocol.messages import (
-    MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
-    PROTOCOL,
     REQUESTS,
-    VERSION,
     FrameReader,
     HostState,
     JSONCodec,

@@ -22,7 +22,8 @@ from toolexec.errors import (
     ToolTimeoutError,
 )
 from toolexec.run.steps import Step
-from toolexec.runtime.protocol.messages import PROTOCOL, VERSION, JSONCodec, Message
+from toolexec.runtime.guest.python.protocol import PROTOCOL, VERSION
+from toolexec.runtime.protocol.messages import JSONCodec, Message
 from toolexec.runtime.protocol.proxy import ProxyGateway
 
 CODEC = JSONCodec()

@@ -7,7 +7,8 @@ import json
 
 from tests.waiting import until
 
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, FrameReader, encode_message
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
+from toolexec.runtime.protocol.messages import FrameReader, encode_message
 from toolexec.runtime.protocol.sender import PIECE, Sender
 
 

@@ -19,7 +19,8 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError
-from toolexec.runtime.protocol.messages import PROTOCOL, VERSION, JSONCodec, Message
+from toolexec.runtime.guest.python.protocol import PROTOCOL, VERSION
+from toolexec.runtime.protocol.messages import JSONCodec, Message
 from toolexec.runtime.protocol.proxy import ProxyGateway
 from toolexec.runtime.protocol.serving import serve_gateway
 from toolexec.testing.gateway_testbed import GatewayTestbed

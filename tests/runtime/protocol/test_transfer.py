@@ -13,19 +13,12 @@ from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.tools import Tools
-from toolexec.code.types import Output
+from toolexec.code.types import ExecuteRequest, Output
 from toolexec.errors import ConnectionClosedError, InvalidRequestError, ProtocolError
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.guest.python.protocol import PROTOCOL, VERSION
 from toolexec.runtime.protocol.conversation import Conversation
-from toolexec.runtime.protocol.messages import (
-    PROTOCOL,
-    VERSION,
-    FrameReader,
-    encode_data_frame,
-    is_data_frame,
-    read_data_frame,
-)
+from toolexec.runtime.protocol.messages import FrameReader, encode_data_frame, is_data_frame, read_data_frame
 from toolexec.runtime.protocol.sender import PIECE
 
 LONG = 60

@@ -14,21 +14,14 @@ from tests.waiting import until
 
 from toolexec import Exec
 from toolexec.code.tools import Tools
-from toolexec.code.types import Output
+from toolexec.code.types import ExecuteRequest, Output
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.guest.python.protocol import MAX_CONNECTIONS, PROTOCOL, VERSION, WINDOW
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.protocol import tunnel as module
 from toolexec.runtime.protocol.conversation import Conversation
-from toolexec.runtime.protocol.messages import (
-    PROTOCOL,
-    VERSION,
-    FrameReader,
-    encode_data_frame,
-    is_data_frame,
-    read_data_frame,
-)
-from toolexec.runtime.protocol.tunnel import MAX_CONNECTIONS, WINDOW, Tunnel
+from toolexec.runtime.protocol.messages import FrameReader, encode_data_frame, is_data_frame, read_data_frame
+from toolexec.runtime.protocol.tunnel import Tunnel
 
 LONG = 60
 Heard = tuple[str, str, Any, bytes]

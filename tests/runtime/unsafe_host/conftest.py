@@ -14,8 +14,7 @@ from tests.tiers import missing
 from toolexec import Exec, Tool
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult, Output
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.runtime.unsafe_host.backend import UnsafeConfig, UnsafeHostBackend
 
 OPTED_IN = {"unsafeOptIn": True}

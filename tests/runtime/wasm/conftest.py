@@ -16,7 +16,8 @@ from wasmtime import Config, Engine, Store
 from wasmtime.component import Component as Compiled
 from wasmtime.component import Linker
 
-from toolexec.runtime.wasm.component import BuildStep, Component, build_component
+from toolexec.process.steps import BuildStep
+from toolexec.runtime.wasm.component import Component, build_component
 from toolexec.runtime.wasm.engine import new_engine
 from toolexec.runtime.wasm.guest import InstanceSettings
 from toolexec.runtime.wasm.instance import Instance, Program

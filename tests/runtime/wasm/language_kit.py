@@ -12,12 +12,12 @@ from toolexec.backend.local import LocalBackend
 from toolexec.backend.registry import BackendRegistry
 from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
+from toolexec.code.types import ExecuteRequest
 from toolexec.discovery.docs import InMemoryDocStore
 from toolexec.discovery.memory import InMemoryIndex
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner
-from toolexec.runtime.base import ExecuteRequest
 
 
 class Kit:

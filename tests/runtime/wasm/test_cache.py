@@ -20,8 +20,9 @@ from wasmtime import Engine, WasmtimeError
 from wasmtime.component import Component as Compiled
 
 from toolexec.errors import ConfigurationError, MissingExtraError
+from toolexec.process.steps import BuildStep
 from toolexec.runtime.wasm import cache as module
-from toolexec.runtime.wasm.cache import BuildStep, ComponentCache, default_directory
+from toolexec.runtime.wasm.cache import ComponentCache, default_directory
 from toolexec.runtime.wasm.component import Component, builder_version, inputs_digest
 from toolexec.runtime.wasm.precompiled import machine
 

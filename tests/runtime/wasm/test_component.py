@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.process.steps import KILLED
+from toolexec.process.steps import KILLED, BuildStep
 from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.wasm import component
 from toolexec.runtime.wasm.component import (
     GUEST,
-    BuildStep,
     Component,
     build_component,
     builder_version,

@@ -16,7 +16,7 @@ from tests.waiting import reached, until
 
 from toolexec.backend.local import LocalBackend
 from toolexec.code.limits import Limits
-from toolexec.code.types import CodeResult, Output
+from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.errors import (
     ClosedError,
     CodeError,
@@ -28,7 +28,6 @@ from toolexec.errors import (
 )
 from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage

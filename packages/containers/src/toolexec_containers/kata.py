@@ -26,8 +26,6 @@ from toolexec_containers.containerd import ContainerdConfig, ContainerdEngine
 from toolexec_containers.containerd.runtimes import Runtime
 from toolexec_containers.oci import oci_config
 
-__all__ = ["Hypervisor", "KataBackend", "KataConfig", "KataEngine", "kata_annotations"]
-
 Hypervisor: TypeAlias = Literal["qemu", "cloud-hypervisor", "firecracker"]
 """The hypervisors that Kata starts machines with."""
 

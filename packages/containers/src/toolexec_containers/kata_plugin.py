@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolexec.machines import SandboxSettings
     from toolexec_containers.kata import KataConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> KataConfig:
     from toolexec_containers.kata import KataConfig

@@ -24,8 +24,6 @@ from toolexec.containers import (
 from toolexec.errors import InvalidRequestError
 from toolexec.sandbox import ContainerSpec
 
-__all__ = ["OCI_VERSION", "oci_config"]
-
 OCI_VERSION: Final = "1.0.2"
 
 _DEFAULT_SHARED_MEMORY: Final = 64 << 20

@@ -12,8 +12,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.machines import Hold
 from toolexec.sandbox import Image
 
-__all__ = ["RootFilesystems"]
-
 _SYSTEM: Final = (
     "/",
     "/bin",

@@ -21,7 +21,8 @@ from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.sandbox import Exit, Limits, LimitsEnforced
 from toolexec.testing.escapes import ESCAPES
 from toolexec.testing.matrix import measure
-from toolexec_containers.docker.engine import DockerBackend, DockerConfig, DockerEngine, isolation_of
+from toolexec_containers.docker.checks import isolation_of
+from toolexec_containers.docker.engine import DockerBackend, DockerConfig, DockerEngine
 
 pytestmark = pytest.mark.full
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-__all__ = ["leaving_out"]
-
 
 @asynccontextmanager
 async def leaving_out(

@@ -20,16 +20,6 @@ from tests.tiers import missing
 
 from toolexec_containers.containerd import ContainerdConfig, ContainerdEngine
 
-__all__ = [
-    "NAMESPACE",
-    "ContainerdDaemon",
-    "containerd_daemon",
-    "engine",
-    "engine_for",
-    "require_runsc",
-    "stand_in",
-]
-
 NAMESPACE = "toolexec"
 _START = 30.0
 _CONFIG = """version = 2

@@ -22,8 +22,6 @@ from tests.engines.docker import (
 )
 from tests.tiers import missing
 
-__all__ = ["PodmanService", "podman_service"]
-
 _SETTINGS = """\
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]

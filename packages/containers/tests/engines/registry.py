@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from tests.engines.docker import DockerDaemon, free_port, request, require_program, wait_until
 
-__all__ = ["Registry", "locked_registry", "registry"]
-
 _HASH = "$2y$05$iKhObeRRdEl0HVh2mNUDS.VSQih4.eOnMfJUZCJ.5LyhhBtP0yjvO"  # of "secret"
 USER, PASSWORD = "someone", "secret"
 AUTH = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()

@@ -11,8 +11,6 @@ from typing import Final
 from packages.containers.tests.engines.podman import PodmanService
 from tests.engines.docker import require_program
 
-__all__ = ["RootlessPodman"]
-
 _USER: Final = 65534
 _BEGIN: Final = """
 mount --bind "$1" /etc/subuid && mount --bind "$1" /etc/subgid && mount -t tmpfs tmpfs /dev/shm && shift && exec "$@"

@@ -19,8 +19,6 @@ from toolexec.provider import (
     checked,
 )
 
-__all__ = ["AddedGRPC", "GRPCProvider", "GRPCSettings"]
-
 _KEY: Final = re.compile(r"[0-9a-z_.-]+", re.ASCII)
 _SCHEMES: Final = ("grpc://", "grpcs://")
 _TARGET: Final = re.compile(r"unix:/{0,3}[^\s/]\S*|(?:dns:/{3}|ipv4:|ipv6:)?[^\s/]+", re.ASCII)

@@ -11,8 +11,6 @@ from toolexec.errors import BackendUnavailableError
 from toolexec.provider import ToolCall
 from toolexec_grpc.config import GRPCProvider
 
-__all__ = ["Connection", "Connections"]
-
 _State = grpc.ChannelConnectivity
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),

@@ -13,8 +13,6 @@ from google.protobuf.message import DecodeError
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["MOST_BYTES", "Services", "build_services", "known_file", "read_descriptor_set"]
-
 MOST_BYTES: Final = 64 << 20
 """The most bytes of descriptors."""
 

@@ -19,8 +19,6 @@ from toolexec.errors import (
 from toolexec.provider import JSONDict
 from toolexec_grpc.wire import RetryInfo, Status
 
-__all__ = ["call_failure", "outcome_of_unended"]
-
 _MAY_PASS: Final = frozenset({"ABORTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 _MOST_TEXT: Final = 2000
 _REFUSED: Final = frozenset(

@@ -11,8 +11,6 @@ from google.protobuf.wrappers_pb2 import BytesValue
 
 from toolexec.provider import JSONValue
 
-__all__ = ["is_repeated", "read_message", "write_message"]
-
 _DEPTH: Final = 100
 """Servers read as many levels, and no more."""
 _ANY: Final = "google.protobuf.Any"

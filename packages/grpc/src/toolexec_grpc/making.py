@@ -10,8 +10,6 @@ from toolexec_grpc.config import GRPCProvider
 if TYPE_CHECKING:
     from toolexec_grpc.source import GRPCSource
 
-__all__ = ["grpc_source"]
-
 
 def grpc_source(name: str, settings: JSONObject, *, secrets: SecretResolver | None = None) -> GRPCSource:
     """Return the source of the methods that *settings* describe; see `GRPCProvider` and `MakeSource`."""

@@ -14,8 +14,6 @@ from toolexec.errors import BackendUnavailableError, ConfigurationError
 from toolexec_grpc.descriptors import MOST_BYTES, known_file
 from toolexec_grpc.wire import ReflectionReply, ReflectionRequest
 
-__all__ = ["reflect"]
-
 _PATHS: Final = (
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",

@@ -8,8 +8,6 @@ from typing import Any, Final
 from toolexec.provider import JSONDict, JSONObject
 from toolexec_grpc.json_mapping import is_repeated
 
-__all__ = ["is_wrapped", "message_schema", "takes_null"]
-
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING, _GROUP, _MESSAGE, _BYTES = range(1, 13)
 _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(13, 19)
 _SIGNED64: Final = (_INT64, _SFIXED64, _SINT64)

@@ -44,8 +44,6 @@ from toolexec_grpc.plain_messages import PlainMessage
 from toolexec_grpc.reflection import reflect
 from toolexec_grpc.schemas import is_wrapped, message_schema, takes_null
 
-__all__ = ["GRPCSource"]
-
 _REFLECTING: Final = 20.0
 _NO_SIDE_EFFECTS: Final = 1
 _IDEMPOTENT: Final = 2

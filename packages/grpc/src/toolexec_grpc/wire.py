@@ -9,8 +9,6 @@ from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, duration_p
 
 from toolexec.provider import JSONDict
 
-__all__ = ["ReflectionReply", "ReflectionRequest", "RetryInfo", "Status"]
-
 _REPEATED: Final = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
 _SCALARS: Final = {
     "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,

@@ -8,17 +8,6 @@ from typing import Final
 
 from toolexec.containers import JSONDict
 
-__all__ = [
-    "BRINGER",
-    "BRINGER_MEMORY",
-    "BROUGHT",
-    "BROUGHT_BYTES",
-    "bringer_bodies",
-    "brought_mounts",
-    "brought_volumes",
-    "with_brought",
-]
-
 BRINGER: Final = "bring-python"
 """The name of the container that copies it, and of the volume that it is in."""
 BRINGER_MEMORY: Final = 128 << 20

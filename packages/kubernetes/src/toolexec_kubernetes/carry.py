@@ -15,8 +15,6 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["carry"]
-
 _CACHE = b"\0/etc/ld.so.cache\0"
 _PLACES = ("/lib/{}/", "/usr/lib/{}/", "/usr/lib64/")
 _LEFT_OUT = shutil.ignore_patterns(

@@ -18,17 +18,6 @@ from toolexec_kubernetes.workspace import Workspace
 if TYPE_CHECKING:
     from toolexec_kubernetes.client import KubeClient
 
-__all__ = [
-    "Permission",
-    "ensure_policy",
-    "held_by",
-    "look_at_namespace",
-    "look_at_permissions",
-    "look_at_runtime_class",
-    "permissions_for",
-    "server_version",
-]
-
 _HELD: Final = claim_resources(memory=True, cpu=False, cpus=True, pids=False, disk=True)
 """What a pod is held to by the cluster. Its processes are counted by the kubelet for the whole pod, if at all, and
 its CPU time can be read only with permissions that allow much more."""

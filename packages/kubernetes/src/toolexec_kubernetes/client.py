@@ -28,8 +28,6 @@ from toolexec.errors import ConfigurationError
 from toolexec_kubernetes.config import KubernetesConfig
 from toolexec_kubernetes.failures import KubeError
 
-__all__ = ["PROTOCOLS", "KubeClient"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec.sandbox import Screen
     from toolexec_kubernetes.config import KubernetesConfig
 
-__all__ = ["commands"]
-
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Prepare a Kubernetes cluster for code.")
 
 

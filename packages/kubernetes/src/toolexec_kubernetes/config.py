@@ -16,8 +16,6 @@ from toolexec_kubernetes.sidecars import Sidecar, read_sidecars
 from toolexec_kubernetes.volumes import Volume, read_volumes
 from toolexec_kubernetes.workspace import Workspace, read_workspace
 
-__all__ = ["CONTAINER", "LINK_QUIET", "Isolation", "KubernetesConfig", "isolation_of"]
-
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
 CONTAINER: Final = "guest"

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from toolexec_kubernetes.sessions import IdleSession
     from toolexec_kubernetes.watch import PodWatch
 
-__all__ = ["KubernetesBackend", "KubernetesConfig", "KubernetesEngine"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _OPENING: Final[ContextVar[SessionPod | None]] = ContextVar("toolexec_session_pod", default=None)
 """What the pods of the session share that is being opened."""

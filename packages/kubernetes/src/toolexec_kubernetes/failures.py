@@ -16,8 +16,6 @@ from toolexec.sandbox import Exit
 from toolexec_kubernetes.brought import BRINGER
 from toolexec_kubernetes.config import CONTAINER
 
-__all__ = ["KubeError", "exit_of", "is_running", "lost_stream", "no_own_users", "refusal", "stuck", "waiting_for"]
-
 _SAID: Final = 1000
 _MANIFEST: Final = "toolexec sandbox kubernetes manifest"
 

@@ -16,8 +16,6 @@ from toolexec_kubernetes.lease import read_timestamp, timestamp
 from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER
 from toolexec_kubernetes.workspace import USED, WORKSPACE_LABEL, Workspace, workspace_body
 
-__all__ = ["CLAIMS", "have_workspace", "remove_unused"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 CLAIMS: Final = ("v1", "persistentvolumeclaims")
 _TRIES: Final = 3

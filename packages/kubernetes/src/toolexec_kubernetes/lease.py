@@ -16,8 +16,6 @@ from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.failures import KubeError
 from toolexec_kubernetes.spec import AGENTS, MANAGED_LABEL, MANAGER, OWNED_LABEL
 
-__all__ = ["LEASES", "OwnLease", "forget_dead", "orphans", "read_timestamp", "timestamp"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 LEASES: Final = ("coordination.k8s.io/v1", "leases")
 _HOLDS: Final = 120

@@ -11,8 +11,6 @@ import os
 import sys
 from binascii import crc32
 
-__all__ = ["Link", "serve"]
-
 _PIECE = 48_000
 _SHOWN = 1 << 16
 _LONGEST = 1 << 18

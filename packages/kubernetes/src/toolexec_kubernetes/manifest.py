@@ -16,8 +16,6 @@ from toolexec_kubernetes.pools import pool_bodies
 from toolexec_kubernetes.sidecars import sidecar_memory
 from toolexec_kubernetes.spec import MANAGED_LABEL, MANAGER, pod_spec, policy_body, with_one_user
 
-__all__ = ["make_manifest", "python_pod", "to_yaml"]
-
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9./_-]*")
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 

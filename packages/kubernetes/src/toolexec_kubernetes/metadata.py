@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["OURS", "check_annotations", "check_labels"]
-
 OURS: Final = "toolexec.io"
 """The domain of what we say of our pods ourselves; see `spec`."""
 

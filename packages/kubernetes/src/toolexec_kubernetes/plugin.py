@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from toolexec_kubernetes.config import KubernetesConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _make(settings: KubernetesConfig, _: SandboxContext) -> SandboxBackend:
     from toolexec_kubernetes.engine import KubernetesBackend

@@ -33,8 +33,6 @@ from toolexec_kubernetes.stream import ChannelStream
 from toolexec_kubernetes.watch import PodWatch
 from toolexec_kubernetes.workspace import SessionPod
 
-__all__ = ["PodContainer"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _REMOVE: Final = 10.0
 _SETTLE: Final = 3.0

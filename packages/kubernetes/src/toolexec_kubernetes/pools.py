@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolexec_kubernetes.client import KubeClient
     from toolexec_kubernetes.config import KubernetesConfig
 
-__all__ = ["EXTENSIONS", "find_pools", "pool_bodies"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _GROUP: Final = "extensions.agents.x-k8s.io"
 _VERSION: Final = "v1beta1"

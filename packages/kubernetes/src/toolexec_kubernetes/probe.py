@@ -20,8 +20,6 @@ from toolexec_kubernetes.pod import PodContainer
 from toolexec_kubernetes.spec import SANDBOX_LABEL, Made, job_body, labels_of, pod_body, pod_spec, with_one_user
 from toolexec_kubernetes.watch import PodWatch
 
-__all__ = ["NetworkFinding", "NetworkState", "probe_network"]
-
 NetworkState: TypeAlias = Literal["closed", "open", "unknown"]
 """`closed`: the policy was seen to hold; `open`: it does not; `unknown`: nothing could be reached without it either."""
 

@@ -10,8 +10,6 @@ from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.failures import KubeError
 from toolexec_kubernetes.spec import AGENTS
 
-__all__ = ["remove_for_good", "remove_object"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _GRACE: Final = 1
 _LOOKS: Final = 24

@@ -17,8 +17,6 @@ from toolexec_kubernetes.failures import KubeError
 from toolexec_kubernetes.link import Link
 from toolexec_kubernetes.stream import ChannelStream
 
-__all__ = ["ResumedStream"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _BEAT: Final = 15.0
 _PIECE: Final = 48_000

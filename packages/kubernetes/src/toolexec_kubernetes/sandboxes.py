@@ -11,8 +11,6 @@ from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.failures import KubeError
 from toolexec_kubernetes.spec import AGENTS, MANAGED_LABEL, MANAGER, OWNED_LABEL, RUN_LABEL, Made, metadata_of
 
-__all__ = ["can_be_suspended", "has_sandboxes", "resume_sandbox", "sandbox_body", "suspend_sandbox"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _RUNNING: Final = "Running"
 _SUSPENDED: Final = "Suspended"

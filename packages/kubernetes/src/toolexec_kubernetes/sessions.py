@@ -12,8 +12,6 @@ from toolexec.errors import SandboxDeniedError, SandboxFailedError
 from toolexec.sandbox import CodeResult, ExecuteRequest, SandboxBackend, SandboxSession, located
 from toolexec_kubernetes.workspace import SessionPod
 
-__all__ = ["IdleSession"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

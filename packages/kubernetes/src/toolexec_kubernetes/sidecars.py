@@ -14,8 +14,6 @@ from toolexec.containers import JSONDict, parse_reference
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec_kubernetes.volumes import check_target, read_size
 
-__all__ = ["Sidecar", "read_sidecars", "sidecar_bodies", "sidecar_memory", "sidecar_volumes"]
-
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 _KEYS: Final = ("name", "image", "command", "env", "memory", "cpus", "scratch")

@@ -23,31 +23,6 @@ from toolexec_kubernetes.sidecars import sidecar_bodies, sidecar_volumes
 from toolexec_kubernetes.volumes import node_bytes, volume_bodies, volume_mounts
 from toolexec_kubernetes.workspace import claimed_at
 
-__all__ = [
-    "AGENTS",
-    "MANAGED_LABEL",
-    "MANAGER",
-    "OWNED_LABEL",
-    "POLICY",
-    "POOL_LABEL",
-    "RUN_LABEL",
-    "SANDBOX_LABEL",
-    "SPEC_LABEL",
-    "Made",
-    "claim_body",
-    "job_body",
-    "labels_of",
-    "link_command",
-    "metadata_of",
-    "pod_body",
-    "pod_spec",
-    "policy_body",
-    "random_user",
-    "spec_hash",
-    "with_one_user",
-    "with_user",
-]
-
 AGENTS: Final = "agents.x-k8s.io/v1beta1"
 """Where a Sandbox of agent-sandbox belongs."""
 MANAGED_LABEL: Final = "app.kubernetes.io/managed-by"

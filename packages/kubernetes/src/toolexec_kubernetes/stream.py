@@ -12,8 +12,6 @@ from typing import Final
 
 import aiohttp
 
-__all__ = ["ChannelStream"]
-
 _STDIN: Final = b"\x00"
 _STDOUT: Final = 1
 _STDERR: Final = 2

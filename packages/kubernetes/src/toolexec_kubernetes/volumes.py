@@ -11,17 +11,6 @@ from typing import Any, Final
 from toolexec.containers import JSONDict
 from toolexec.errors import ConfigurationError
 
-__all__ = [
-    "Volume",
-    "check_name",
-    "check_target",
-    "node_bytes",
-    "read_size",
-    "read_volumes",
-    "volume_bodies",
-    "volume_mounts",
-]
-
 _CLAIM: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TARGET: Final = re.compile(r"(/[A-Za-z0-9._-]{1,100}){1,8}")
 _SUB_PATH: Final = re.compile(r"[A-Za-z0-9._-]{1,100}(/[A-Za-z0-9._-]{1,100}){0,7}")

@@ -17,8 +17,6 @@ from toolexec_kubernetes.client import KubeClient
 from toolexec_kubernetes.failures import KubeError
 from toolexec_kubernetes.spec import OWNED_LABEL, RUN_LABEL
 
-__all__ = ["OnChange", "PodWatch"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 OnChange = Callable[[JSONObject, bool], None]
 """Receives a pod, and whether it has been deleted."""

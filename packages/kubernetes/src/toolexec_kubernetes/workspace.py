@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from toolexec.sandbox import ExecuteRequest
     from toolexec_kubernetes.spec import Made
 
-__all__ = [
-    "USED",
-    "WORKSPACE_LABEL",
-    "PlacedSpec",
-    "SessionPod",
-    "Workspace",
-    "claimed_at",
-    "read_workspace",
-    "workspace_body",
-    "workspace_name",
-    "workspace_of",
-    "workspace_user",
-]
-
 WORKSPACE_LABEL: Final = "toolexec.io/workspace"
 """The scope of a claim that is the workspace of a caller."""
 USED: Final = "toolexec.io/used"

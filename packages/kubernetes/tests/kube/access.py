@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from packages.kubernetes.tests.kube.objects import ApiError, Object
 from packages.kubernetes.tests.kube.store import Store
 
-__all__ = ["Access", "Attributes", "User"]
-
 
 @dataclass(frozen=True)
 class User:

@@ -8,8 +8,6 @@ from typing import Any
 from packages.kubernetes.tests.kube.objects import ApiError, Object, forbidden, quantity
 from packages.kubernetes.tests.kube.store import Store
 
-__all__ = ["admit_pod", "quota_usage"]
-
 _VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 _TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 

@@ -13,8 +13,6 @@ from packages.kubernetes.tests.kube.objects import ApiError, Object, now
 from packages.kubernetes.tests.kube.registry import Registry
 from packages.kubernetes.tests.kube.resources import AGENTS, EXTENSIONS
 
-__all__ = ["AgentSandboxes"]
-
 _SANDBOXES, _TEMPLATES = f"sandboxes.{AGENTS}", f"sandboxtemplates.{EXTENSIONS}"
 _POOLS, _CLAIMS = f"sandboxwarmpools.{EXTENSIONS}", f"sandboxclaims.{EXTENSIONS}"
 _POLICIES = "networkpolicies.networking.k8s.io"

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from packages.kubernetes.tests.kube.objects import Object, quantity
 
-__all__ = ["Mounted", "bundle_config", "expand", "inside", "user_of"]
-
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PERIOD = 100_000
 _CAPABILITIES = (

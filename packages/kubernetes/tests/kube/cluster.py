@@ -26,8 +26,6 @@ from tests.engines.docker import free_port, has_ended, require_program, unused_n
 from tests.engines.images import test_image
 from tests.tiers import missing
 
-__all__ = ["KubeCluster", "kube_cluster", "kube_namespace", "kubeconfig"]
-
 _ROOT = Path(__file__).parents[4]
 _SERVER = "packages.kubernetes.tests.kube.server"
 _START = 60.0

@@ -24,8 +24,6 @@ from packages.kubernetes.tests.kube.linux import (
 from packages.kubernetes.tests.kube.objects import Object, now_micro
 from tests.waiting import until
 
-__all__ = ["Log", "RunningContainer", "Sink", "StartError"]
-
 STDOUT, STDERR = 1, 2
 _LOG_BYTES = 10 << 20
 _HANDLERS = {

@@ -11,8 +11,6 @@ from packages.kubernetes.tests.kube.objects import ApiError, Object, now, quanti
 from packages.kubernetes.tests.kube.registry import Registry
 from packages.kubernetes.tests.kube.store import Change
 
-__all__ = ["Jobs", "Scheduler", "disrupt", "lose_node", "node_object", "run_namespaces"]
-
 _EVICTION_DELAY = 2.0
 _CPUS, _MEMORY = 64, 64 << 30
 

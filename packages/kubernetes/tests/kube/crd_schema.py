@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CRDS"]
-
 Fields = tuple[dict[str, tuple[str, str]], tuple[str, ...]]
 
 

@@ -8,8 +8,6 @@ from packages.kubernetes.tests.kube.cluster import KubeCluster
 from tests.engines.images import TEST_IMAGE
 from tests.waiting import until_blocking
 
-__all__ = ["pod", "wait_for"]
-
 ENDED = ("Succeeded", "Failed")
 
 

@@ -12,8 +12,6 @@ from packages.kubernetes.tests.kube.objects import ApiError, Object
 if TYPE_CHECKING:
     from packages.kubernetes.tests.kube.server import Server
 
-__all__ = ["Faults"]
-
 _NONE: dict[str, Any] = {
     "throttle": 0,
     "throttle_path": "",

@@ -15,8 +15,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["end_guard", "remove_cluster", "start_guard"]
-
 _ROOT = Path(__file__).parents[4]
 _ENDS = 15.0
 

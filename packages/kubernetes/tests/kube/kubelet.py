@@ -25,8 +25,6 @@ from packages.kubernetes.tests.kube.objects import ApiError, Object, now, now_mi
 from packages.kubernetes.tests.kube.store import Change
 from packages.kubernetes.tests.kube.streams import StreamOptions, Streams, serve_log
 
-__all__ = ["Kubelet", "RemoteApi", "main"]
-
 _NAME = "runc-node"
 _HEARTBEAT = 5.0
 _STRATEGIC = "application/strategic-merge-patch+json"

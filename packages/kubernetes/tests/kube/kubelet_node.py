@@ -16,8 +16,6 @@ from tests.engines.images import test_image
 
 from toolexec.containers import ImageStore
 
-__all__ = ["BARE_IMAGE", "KubeletNode"]
-
 _CGROUP = "k8s.io"
 _PAUSE = "docker.io/library/pause:1"
 BARE_IMAGE = "docker.io/library/bare:1"

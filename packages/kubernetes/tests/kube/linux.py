@@ -12,22 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = [
-    "Pump",
-    "adopt_orphans",
-    "cgroup_directories",
-    "command",
-    "disk_usage",
-    "input_pipe",
-    "kill_cgroup",
-    "mount",
-    "oom_kills",
-    "remove_cgroups",
-    "spawn",
-    "unmount",
-    "wait_pid",
-]
-
 _CGROUPS = Path("/sys/fs/cgroup")
 _PR_SET_CHILD_SUBREAPER = 36
 _DETACH = 2

@@ -12,9 +12,6 @@ from pathlib import Path
 from packages.kubernetes.tests.kube.linux import command
 from packages.kubernetes.tests.kube.objects import Object, selector_matches
 
-__all__ = ["Network", "PodNetwork", "egress_of"]
-
-
 Policies = Callable[[str], Awaitable[list[Object]]]
 """Gives the NetworkPolicies of a namespace."""
 

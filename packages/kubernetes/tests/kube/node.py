@@ -19,8 +19,6 @@ from packages.kubernetes.tests.kube.store import Change
 
 from toolexec.containers import ImageStore, StoredImage
 
-__all__ = ["Node", "NodeApi", "clear_node"]
-
 _PIDS = 1024
 
 

@@ -8,24 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "ApiError",
-    "Object",
-    "conflict",
-    "field_matches",
-    "forbidden",
-    "invalid",
-    "labels_match",
-    "merge",
-    "not_found",
-    "now",
-    "now_micro",
-    "parse_selector",
-    "quantity",
-    "selector_matches",
-    "strategic",
-]
-
 Object = dict[str, Any]
 
 _REASONS = {

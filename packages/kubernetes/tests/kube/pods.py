@@ -21,8 +21,6 @@ from toolexec.containers import StoredImage
 if TYPE_CHECKING:
     from packages.kubernetes.tests.kube.node import Node
 
-__all__ = ["PodRunner"]
-
 _BACKOFF = 10.0
 _SERVICE_GRACE = 2.0
 _LOOK = 0.2

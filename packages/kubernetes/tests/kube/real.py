@@ -28,15 +28,6 @@ from tests.engines.certificates import make_certificates
 from tests.engines.docker import free_port, has_ended, processes_of, require_program, wait_until
 from tests.tiers import missing
 
-__all__ = [
-    "KubeletCluster",
-    "RealCluster",
-    "kubelet_cluster",
-    "kubelet_namespace",
-    "real_cluster",
-    "real_namespace",
-]
-
 _ROOT = Path(__file__).parents[4]
 _START = 120.0
 _NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

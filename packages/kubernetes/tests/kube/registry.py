@@ -16,8 +16,6 @@ from packages.kubernetes.tests.kube.schema import check_schema
 from packages.kubernetes.tests.kube.store import Change, Store
 from packages.kubernetes.tests.kube.validate import check_values, fill_defaults
 
-__all__ = ["LocalApi", "Registry"]
-
 _BY_KEY = {each.key: each for each in RESOURCES}
 _MUTABLE_POD = {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"}
 

@@ -7,8 +7,6 @@ from functools import cached_property
 
 from packages.kubernetes.tests.kube.objects import Object
 
-__all__ = ["AGENTS", "EXTENSIONS", "RESOURCES", "Resource", "discovery", "find_resource", "group_list"]
-
 AGENTS = "agents.x-k8s.io"
 EXTENSIONS = f"extensions.{AGENTS}"
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]

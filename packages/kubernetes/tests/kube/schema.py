@@ -13,8 +13,6 @@ from packages.kubernetes.tests.kube.crd_schema import CRDS
 from packages.kubernetes.tests.kube.objects import ApiError, Object, invalid
 from packages.kubernetes.tests.kube.resources import Resource
 
-__all__ = ["check_schema"]
-
 _LIST = re.compile(r"list\[(.*)\]")
 _DICT = re.compile(r"dict[(\[]str, (.*)[)\]]")
 _MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")

@@ -44,8 +44,6 @@ from packages.kubernetes.tests.kube.schema import check_schema
 from packages.kubernetes.tests.kube.store import Change, Gone, Store, Watch
 from packages.kubernetes.tests.kube.streams import StreamOptions, Streams, serve_log
 
-__all__ = ["Server", "main"]
-
 NODE = "fixture-node"
 _VERSION = {"major": "1", "minor": "33", "gitVersion": "v1.33.0+fixture", "platform": "linux/amd64"}
 _PATH = re.compile(

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from packages.kubernetes.tests.kube.objects import ApiError, Object, conflict, not_found, now
 from packages.kubernetes.tests.kube.resources import RESOURCES, Resource
 
-__all__ = ["Change", "Gone", "Store", "Watch"]
-
 _HISTORY = 2000
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _BY_KEY = {each.key: each for each in RESOURCES}

@@ -14,8 +14,6 @@ from packages.kubernetes.tests.kube.linux import input_pipe
 from packages.kubernetes.tests.kube.node import Node
 from packages.kubernetes.tests.kube.objects import ApiError, Object
 
-__all__ = ["StreamOptions", "Streams", "serve_log"]
-
 _STDIN, _STDOUT, _STDERR, _ERROR, _CLOSE = 0, 1, 2, 3, 255
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _CLOSE_TIMEOUT = 5.0

@@ -8,8 +8,6 @@ from typing import Any
 from packages.kubernetes.tests.kube.objects import Object, invalid, quantity
 from packages.kubernetes.tests.kube.resources import Resource
 
-__all__ = ["check_values", "fill_defaults"]
-
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")

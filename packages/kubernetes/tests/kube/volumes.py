@@ -12,8 +12,6 @@ from packages.kubernetes.tests.kube.bundle import Mounted, expand
 from packages.kubernetes.tests.kube.linux import mount
 from packages.kubernetes.tests.kube.objects import Object, quantity
 
-__all__ = ["MountError", "Volumes", "environment"]
-
 Lookup = Callable[[str, str, str], Awaitable[Object | None]]
 """Gives an object by resource, namespace and name."""
 Token = Callable[[str, str], Awaitable[str]]

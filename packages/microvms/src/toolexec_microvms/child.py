@@ -10,8 +10,6 @@ from toolexec.machines import Group, Stream, to_the_end
 from toolexec.sandbox import Child
 from toolexec_microvms.machine import MachineEnd
 
-__all__ = ["ChildMachine"]
-
 S = TypeVar("S", bound=Stream)
 
 

@@ -10,8 +10,6 @@ from toolexec.machines import RESERVE
 from toolexec.sandbox import ContainerConfig, checked
 from toolexec_microvms.machine import VmmName
 
-__all__ = ["DEFAULT_VM_IMAGE", "AcceleratorChoice", "MicrovmConfig"]
-
 DEFAULT_VM_IMAGE: Final = "toolexec-vm"
 """The image that `toolexec image build --kind vm` makes."""
 AcceleratorChoice: TypeAlias = Literal["auto", "kvm", "tcg"]

@@ -13,8 +13,6 @@ from toolexec.sandbox import BaseContainer, Exit
 from toolexec_microvms.guest import MachineControl
 from toolexec_microvms.machine import Accelerator, Machine, VmmName
 
-__all__ = ["MachineContainer"]
-
 _ANSWER_SECONDS = 1.0
 _LAST_WORDS = 0.2
 

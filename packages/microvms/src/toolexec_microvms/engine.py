@@ -10,6 +10,7 @@ from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from toolexec.containers import ContainerGuest, ImageStore, Run, unavailable, uncut
 from toolexec.errors import SandboxUnavailableError
+from toolexec.machines import VmFiles
 from toolexec.sandbox import (
     Availability,
     CodeResult,
@@ -25,11 +26,9 @@ from toolexec_microvms.config import MicrovmConfig
 from toolexec_microvms.container import MachineContainer
 from toolexec_microvms.guest import MachineControl, begin_message
 from toolexec_microvms.images import MachineImages
-from toolexec_microvms.machine import OVERHEAD_BYTES, Machine, Shape, VmFiles, Vmm
+from toolexec_microvms.machine import OVERHEAD_BYTES, Machine, Shape, Vmm
 from toolexec_microvms.snapshots import Snapshot, SnapshotCache
 from toolexec_microvms.templates import GuestAhead, Templates, give_up, within
-
-__all__ = ["MicrovmBackend", "MicrovmEngine", "make_vmm"]
 
 _MIB: Final = 1 << 20
 _STEP: Final = 128

@@ -17,8 +17,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.machines import CONTROL_VERSION, MAX_LINE, Stream, settings_of
 from toolexec.sandbox import ContainerSpec
 
-__all__ = ["GuestEnd", "MachineControl", "begin_message", "guest_ahead"]
-
 _ENTROPY: Final = 128
 _SAID: Final = 4096
 _ANSWERS: Final = 16

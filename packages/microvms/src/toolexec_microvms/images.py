@@ -6,11 +6,8 @@ from pathlib import Path
 
 from toolexec.containers import ImageStore, StoredImage
 from toolexec.errors import SandboxUnavailableError
-from toolexec.machines import Hold
+from toolexec.machines import Hold, VmFiles
 from toolexec.sandbox import Image
-from toolexec_microvms.machine import VmFiles
-
-__all__ = ["MachineImages"]
 
 
 class MachineImages:

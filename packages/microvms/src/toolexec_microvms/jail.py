@@ -36,8 +36,6 @@ from toolexec.machines import (
     remove_tree,
 )
 
-__all__ = ["Jail", "Jails", "adopt_file", "exit_code", "open_inside"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _BASE: Final = Path("/var/lib/toolexec/jails")

@@ -10,8 +10,6 @@ from typing import Final, Literal, Protocol, TypeAlias
 from toolexec.machines import Stream, VmFiles
 from toolexec.sandbox import Availability
 
-__all__ = ["OVERHEAD_BYTES", "Accelerator", "Machine", "MachineEnd", "Shape", "VmFiles", "Vmm", "VmmName"]
-
 VmmName: TypeAlias = Literal["firecracker", "qemu"]
 """A virtual machine monitor: the program that a machine is a process of."""
 OVERHEAD_BYTES: Final[Mapping[VmmName, int]] = {"firecracker": 128 << 20, "qemu": 320 << 20}

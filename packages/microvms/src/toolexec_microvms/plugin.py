@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec_microvms import MicrovmConfig
     from toolexec_microvms.machine import VmmName
 
-__all__ = ["FIRECRACKER", "QEMU"]
-
 _SETTINGS: Final = "toolexec_microvms.config:MicrovmConfig"
 
 

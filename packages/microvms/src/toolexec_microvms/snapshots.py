@@ -21,8 +21,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.machines import PrivateDirectory, cache_directory, lock, other_host, try_lock
 from toolexec_microvms.sparse import sparse_digest
 
-__all__ = ["Snapshot", "SnapshotCache"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _VERSION: Final = 1
 _MANIFEST: Final = "manifest.json"

@@ -9,8 +9,6 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["copy_sparse", "sparse_digest"]
-
 _BLOCK: Final = 1 << 16
 _EMPTY: Final = bytes(_BLOCK)
 

@@ -14,13 +14,11 @@ from typing import Any, Final, TypeAlias
 from toolexec import __version__
 from toolexec.containers import JSONDict
 from toolexec.errors import SandboxUnavailableError
-from toolexec.machines import CONTROL_VERSION, host_facts, zygote_bytes
+from toolexec.machines import CONTROL_VERSION, VmFiles, host_facts, zygote_bytes
 from toolexec.sandbox import ContainerSpec
 from toolexec_microvms.guest import MachineControl, guest_ahead
-from toolexec_microvms.machine import Machine, Shape, VmFiles, Vmm
+from toolexec_microvms.machine import Machine, Shape, Vmm
 from toolexec_microvms.snapshots import Snapshot, SnapshotCache
-
-__all__ = ["GuestAhead", "Templates", "give_up", "within"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _BOOTS: Final = 2

@@ -11,14 +11,12 @@ import pytest
 from tests.tiers import missing
 
 from toolexec.containers import this_owner
-from toolexec.machines import find_cgroups
+from toolexec.machines import VmFiles, find_cgroups
 from toolexec.sandbox import Availability
 from toolexec_microvms.firecracker import Firecracker
 from toolexec_microvms.firecracker.probe import probe_kernel
 from toolexec_microvms.jail import Jails
-from toolexec_microvms.machine import Shape, VmFiles
-
-__all__ = ["SMALL", "StandIn", "boot_files", "make_stand_in", "require_firecracker", "what_is_left"]
+from toolexec_microvms.machine import Shape
 
 _ROOT = Path(__file__).parents[4]
 SMALL = Shape(memory_mib=16)

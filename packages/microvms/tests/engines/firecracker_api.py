@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["API", "BadRequestError", "Engine"]
-
 VERSION = "1.12.1"
 _AFTER = "The requested operation is not supported after starting the microVM."
 _BEFORE = "The requested operation is not supported before starting the microVM."

@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 
 from packages.microvms.tests.engines.firecracker_api import API, VERSION, BadRequestError
 
-from toolexec.machines import Stream
-from toolexec_microvms.machine import Shape, VmFiles
+from toolexec.machines import Stream, VmFiles
+from toolexec_microvms.machine import Shape
 from toolexec_microvms.qemu.vmm import PROCESSOR, RAM, STATE, QemuMachine, QemuVmm
 
 _PORTS = {"1024": "control", "1025": "stdio"}

@@ -19,13 +19,13 @@ from packages.microvms.tests.engines.firecracker import SMALL, boot_files, requi
 from tests.waiting import until
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.machines import ProcessTree
+from toolexec.machines import ProcessTree, VmFiles
 from toolexec_microvms.firecracker import Firecracker
 from toolexec_microvms.firecracker import vmm as vmm_module
 from toolexec_microvms.firecracker.machine import FirecrackerMachine
 from toolexec_microvms.firecracker.probe import PROBE_WORD
 from toolexec_microvms.jail import Jails
-from toolexec_microvms.machine import Machine, VmFiles
+from toolexec_microvms.machine import Machine
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from toolexec.containers import JSONDict
-from toolexec.machines import host_facts, other_host
+from toolexec.machines import VmFiles, host_facts, other_host
 from toolexec_microvms.firecracker.vmm import _problem  # pyright: ignore[reportPrivateUsage]
 from toolexec_microvms.guest import MachineControl
-from toolexec_microvms.machine import Machine, Shape, VmFiles
+from toolexec_microvms.machine import Machine, Shape
 from toolexec_microvms.snapshots import SnapshotCache
 from toolexec_microvms.templates import GuestAhead, Templates
 

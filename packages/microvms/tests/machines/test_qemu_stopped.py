@@ -12,7 +12,8 @@ import pytest
 from tests.tiers import missing
 from tests.waiting import until
 
-from toolexec_microvms.machine import Shape, VmFiles
+from toolexec.machines import VmFiles
+from toolexec_microvms.machine import Shape
 from toolexec_microvms.qemu.vmm import PROCESSOR, RAM, STATE, QemuVmm
 
 pytestmark = [

@@ -18,8 +18,7 @@ from tests.engines.bubblewrap import require_bwrap
 from tests.engines.microvm import require_qemu
 
 from toolexec.containers import ImageStore
-from toolexec.machines import open_to_all
-from toolexec_microvms.machine import VmFiles
+from toolexec.machines import VmFiles, open_to_all
 from toolexec_microvms.qemu.walls import Walls, find_walls
 
 pytestmark = [

@@ -49,8 +49,6 @@ from toolexec_remote.signature import Target, sign, timestamp
 from toolexec_remote.start import NeverStartedError, Withheld
 from toolexec_remote.wire import cut, encode_request, read_response
 
-__all__ = ["RemoteBackend"]
-
 _WASM_LANGUAGES: Final = frozenset({"python", "javascript", "python-science", "wasm"})
 _QUICK_BYTES: Final = 64 << 10
 """How large a response is read on the event loop."""

@@ -22,8 +22,6 @@ from toolexec_remote.incarnation import ENDED, is_stated
 from toolexec_remote.messages import Link, RemoteMessage
 from toolexec_remote.start import Begun, Released, StartState, Withheld
 
-__all__ = ["Bound", "Channel", "Clock", "Kind", "began_after_all"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_KEPT: Final = 8 << 20
 """How many bytes of answers may be unacknowledged before the sender of more has to wait."""

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from toolexec.sandbox import LimitsEnforced
 from toolexec_remote.connection import EndpointConnection, RemoteSandbox
 
-__all__ = ["common", "less_busy"]
-
 
 def less_busy(usable: Sequence[EndpointConnection]) -> EndpointConnection:
     """Return which one of these takes the next program: the less busy one of two that are drawn, by chance if they are

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolexec.sandbox import Screen
     from toolexec_remote.server.member import Member
 
-__all__ = ["commands"]
-
 _SWITCH_SECONDS: Final = 0.0005
 """For how long a thread may keep the interpreter from the event loop: a tenth of Python's default, as a run changes
 between threads a dozen times, and those of other tenants may compute."""

@@ -32,8 +32,6 @@ from toolexec_remote.wire import read_object, read_response
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Dial", "EndpointConnection", "Hello", "RemoteSandbox", "Welcome", "read_welcome", "refusal_of"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0

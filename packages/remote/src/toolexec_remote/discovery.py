@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.remote import RemoteSettings
     from toolexec_remote.sources import LookUp, Source
 
-__all__ = ["Discovery"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _PATIENCE: Final = 5.0
 """How long one look may take."""

@@ -25,8 +25,6 @@ from toolexec_remote.signature import KEY_HEADER, Target, sign, timestamp
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["CLIENT_HEADER", "ERROR_HEADER", "Endpoints", "path_of", "tls_context", "too_late"]
-
 CLIENT_HEADER: Final = "X-Toolruntime-Client"
 """Names the caller, so that its runs are found again over a new connection."""
 ERROR_HEADER: Final = "X-Toolruntime-Error"

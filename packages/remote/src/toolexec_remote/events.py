@@ -7,8 +7,6 @@ from typing import Final
 
 from toolexec.errors import ProtocolError
 
-__all__ = ["EventReader", "ServerEvent"]
-
 _MAX_LINE: Final = 512 << 20
 
 

@@ -23,8 +23,6 @@ from toolexec_remote.wire import GatewayAddress
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["HttpGateway"]
-
 _PATH: Final = "/gateway"
 _GRACE: Final = 1.0
 _MOST: Final = 256

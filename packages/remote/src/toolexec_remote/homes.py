@@ -7,8 +7,6 @@ from secrets import token_hex
 from typing import Final
 from zlib import crc32
 
-__all__ = ["MAX_PROCESSES", "PROCESS_HEADER", "home_of", "new_run"]
-
 PROCESS_HEADER: Final = "X-Toolruntime-Process"
 """Has the number of the process, from 1 on, that a connection is for."""
 MAX_PROCESSES: Final = 64

@@ -15,17 +15,6 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "ENDED",
-    "HERE",
-    "INCARNATION_HEADER",
-    "NEVER_STARTED",
-    "WELCOME",
-    "Incarnation",
-    "is_incarnation",
-    "is_stated",
-]
-
 INCARNATION_HEADER: Final = "X-Toolruntime-Incarnation"
 """Names the incarnation that a request is for: no other one takes it."""
 HERE: Final = "here"

@@ -10,8 +10,6 @@ from toolexec_remote.connection import EndpointConnection
 from toolexec_remote.discovery import Discovery
 from toolexec_remote.sources import Member
 
-__all__ = ["Membership"]
-
 _LINGER_SECONDS: Final = 10.0
 """How long an idle connection outlives its place among the endpoints, which may come back."""
 

@@ -44,17 +44,6 @@ from typing import Final, NamedTuple, cast
 from toolexec.errors import ProtocolError
 from toolexec.remote import MAX_HEAD_BYTES, JSONDict, JSONObject, JSONValue
 
-__all__ = [
-    "HELLO_METHOD",
-    "SUBPROTOCOL",
-    "VERSION",
-    "Link",
-    "RemoteMessage",
-    "decode_json",
-    "decode_remote",
-    "encode_remote",
-]
-
 SUBPROTOCOL: Final = "toolexec.runtime.v2"
 VERSION: Final = 2
 MAX_UNACKNOWLEDGED: Final = 64 << 20

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from toolexec.remote import RemoteSettings, SandboxSettings
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> RemoteSettings | None:
     return settings.remote

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-__all__ = ["PostClient"]
-
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 _MAX_REFUSAL: Final = 64 << 10

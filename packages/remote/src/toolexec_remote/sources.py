@@ -17,8 +17,6 @@ from toolexec.remote import JSONDict, is_address, refusal
 if TYPE_CHECKING:
     from toolexec.remote import RemoteSettings
 
-__all__ = ["FileSource", "Look", "LookUp", "Member", "NameSource", "Source"]
-
 LookUp: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the IP addresses of a name, for a port; raises OSError when it has none."""
 _MOST: Final = 1000

@@ -12,8 +12,6 @@ from typing import Final, TypeAlias, final
 from toolexec.errors import SandboxFailedError, ToolExecError
 from toolexec_remote.incarnation import NEVER_STARTED, is_stated
 
-__all__ = ["Begun", "NeverStartedError", "NeverStartedProof", "Released", "StartState", "Withheld"]
-
 _UNPROVEN: Final = "the program is not run again, as it may have done some of its work"
 
 

@@ -33,22 +33,6 @@ from toolexec.remote import (
 from toolexec.sandbox import BackendInfo, CodeResult, ExecuteRequest, Gateway, Limits, LimitsEnforced, Output
 from toolexec_remote.messages import decode_json
 
-__all__ = [
-    "GATEWAY_PROTOCOL",
-    "GatewayAddress",
-    "RemoteRequest",
-    "cut",
-    "encode_error",
-    "encode_request",
-    "encode_result",
-    "read_object",
-    "read_proof",
-    "read_request",
-    "read_response",
-    "read_result",
-    "result_data",
-]
-
 GATEWAY_PROTOCOL: Final = "toolruntime-gateway-http/v1"
 _LIMITS: Final[Mapping[str, str]] = {
     "max_tool_calls": "max_tool_calls",

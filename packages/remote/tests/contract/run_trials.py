@@ -16,8 +16,6 @@ from toolexec_remote.backend import RemoteBackend
 from toolexec_remote.incarnation import NEVER_STARTED, WELCOME, Incarnation
 from toolexec_remote.messages import SUBPROTOCOL, VERSION, Link, RemoteMessage, decode_remote, encode_remote
 
-__all__ = ["READ", "REMOTE_RUN", "RunService", "remote_run_trial"]
-
 _CALL: Final = json.dumps({"type": "search_tools", "id": "1", "payload": {"query": "any"}}).encode()
 _SANDBOX: Final = {"kind": "wasm", "isolation": "wasm", "languages": ["python"]}
 _BACKEND: Final = {"kind": "wasm", "isolation": "wasm"}

@@ -18,8 +18,6 @@ from toolexec_remote.backend import RemoteBackend
 from toolexec_remote.incarnation import HERE, Incarnation
 from toolexec_remote.messages import SUBPROTOCOL, VERSION
 
-__all__ = ["REMOTE_DUPLEX", "REMOTE_POST", "remote_duplex_trial", "remote_post_trial"]
-
 
 def _event(*lines: str) -> bytes:
     return response(200, "\n".join([*lines, "", ""]).encode(), "text/event-stream")

@@ -19,8 +19,6 @@ from toolexec_remote.proxmox.client import ProxmoxClient
 from toolexec_remote.proxmox.clones import ClonePool
 from toolexec_remote.proxmox.containers import Containers
 
-__all__ = ["CLONES", "ONE", "documented", "live_as_clone", "live_as_container", "plain_api"]
-
 _PAGE: Final = Path(__file__).parents[2] / "proxmox.md"
 ONE: dict[str, Any] = {"vmid": 101}
 CLONES: dict[str, Any] = {"template": 101, "pool": "sandboxes"}

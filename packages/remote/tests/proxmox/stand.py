@@ -15,8 +15,6 @@ from toolexec.errors import SandboxFailedError
 from toolexec.sandbox import CodeResult
 from toolexec_remote.proxmox import ProxmoxBackend
 
-__all__ = ["ONE", "WAITS", "Stand", "stand"]
-
 ONE = "return tools.shop.count(item=1)"
 WAITS = "print('begun')\nreturn tools.shop.wait(item=7)"
 

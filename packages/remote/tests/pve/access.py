@@ -12,8 +12,6 @@ from aiohttp import web
 from packages.remote.tests.pve.pveum import pveum
 from packages.remote.tests.pve.rights import Rights
 
-__all__ = ["GENEROUS", "Access", "ApiError"]
-
 _ALL: Final = (
     "VM.Audit VM.PowerMgmt VM.Clone VM.Allocate VM.Config.Options VM.Snapshot VM.Snapshot.Rollback "
     "Datastore.AllocateSpace SDN.Use"

@@ -27,8 +27,6 @@ from tests.tiers import missing
 
 from toolexec.remote import ProxmoxSettings
 
-__all__ = ["ProxmoxCluster", "proxmox_cluster", "proxmox_node"]
-
 _ROOT = Path(__file__).parents[4]
 _SERVER = "packages.remote.tests.pve.server"
 _START = 60.0

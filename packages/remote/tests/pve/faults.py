@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Faults"]
-
 
 @dataclass
 class Faults:

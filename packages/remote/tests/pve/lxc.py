@@ -15,8 +15,6 @@ from typing import Any
 from toolexec.containers import ImageStore
 from toolexec.runtime import doctor
 
-__all__ = ["Container", "LxcError", "LxcNode"]
-
 _ROOT = Path(__file__).parents[4]
 _DIRECTORIES = "usr etc var/lib var/log var/tmp tmp root proc sys dev run opt home srv"
 _INIT = """\

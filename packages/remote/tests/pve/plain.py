@@ -7,8 +7,6 @@ from typing import Any
 
 from packages.remote.tests.pve.lxc import Container, LxcNode
 
-__all__ = ["PlainNode"]
-
 
 class PlainNode(LxcNode):
     """Containers without volumes and processes. Each has the address of this machine, where a test may have a runtime

@@ -15,8 +15,6 @@ from typing import Final
 
 from packages.remote.tests.pve.rights import PRIVILEGES, Pool, Rights
 
-__all__ = ["PveumError", "pveum"]
-
 _NAME: Final = r"[A-Za-z0-9.\-_]+"
 _PATHS: Final = re.compile(
     rf"/|/(?:access|nodes|pool|sdn|storage|vms|mapping)|/access/(?:groups|realm)(?:/{_NAME})?|/nodes/{_NAME}"

@@ -20,8 +20,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["PRIVILEGES", "ROOT", "Denied", "Pool", "Rights"]
-
 ROOT: Final = "root@pam"
 _NO_ACCESS: Final = "NoAccess"
 _VM_ADMIN: Final = (

@@ -11,8 +11,6 @@ from typing import Any
 from packages.remote.tests.pve.faults import Faults
 from packages.remote.tests.pve.lxc import LxcError
 
-__all__ = ["Tasks"]
-
 
 class Tasks:
     """The tasks of a node."""

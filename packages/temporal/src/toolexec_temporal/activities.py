@@ -36,8 +36,6 @@ from toolexec_temporal.exchanges import Exchanges
 from toolexec_temporal.messages import read_call, read_record
 from toolexec_temporal.sizes import ADVICE, excess_of, fits, size_of
 
-__all__ = ["Activities", "beating", "pages"]
-
 _PAGE_SECONDS: Final = 10.0
 _MOST_BEATS: Final = 3
 """How many heartbeats go into the time that a worker may be silent."""

@@ -12,8 +12,6 @@ from toolexec.journal import CallSpec, JSONDict, RunSpec
 from toolexec_temporal.changes import NAMED
 from toolexec_temporal.messages import Rules
 
-__all__ = ["call_tool", "record_run", "settle_call", "start_code"]
-
 _GRACE: Final = 15.0
 """How many seconds a call may take beyond its own time limit, which its worker keeps."""
 _FOREVER: Final = timedelta(days=3650)

@@ -11,8 +11,6 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from toolexec.errors import ConfigurationError
 from toolexec.journal import RunRecord
 
-__all__ = ["CALLER", "TOOLS", "WAITS", "check_attributes", "first_attributes", "words"]
-
 CALLER: Final = SearchAttributeKey.for_keyword("ToolexecCaller")
 SKILL: Final = SearchAttributeKey.for_keyword("ToolexecSkill")
 TOOLS: Final = SearchAttributeKey.for_keyword_list("ToolexecTools")

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from toolexec.journal import CallSpec, Deliveries, Index, Queue, Registered, Runner, RunRecord, RunSpec
 
-__all__ = ["RUN_ID", "TemporalBackend"]
-
 RUN_ID: Final = "run_id"
 """The key of a request's metadata that names its run: a second request of this name gets the result of the first."""
 _CANCEL_PATIENCE: Final = 10.0

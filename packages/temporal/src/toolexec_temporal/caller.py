@@ -17,8 +17,6 @@ from toolexec.sandbox import ExecuteRequest, Message, RequestServer
 from toolexec_temporal.activities import beating
 from toolexec_temporal.settings import TemporalSettings
 
-__all__ = ["Caller"]
-
 
 class Caller:
     """Answers what code asks on Temporal, with the gateways of *requests*, by the names of their workflows."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EXCESS", "FAILS", "LIMITS", "NAMED", "RECORDED", "REFUSED", "RESTS", "WAITS_SHOWN"]
-
 RECORDED: Final = "record_run"
 WAITS_SHOWN: Final = "waits in the memo"
 REFUSED: Final = "refused by the check"

@@ -18,8 +18,6 @@ from toolexec_temporal.attributes import first_attributes
 from toolexec_temporal.messages import BEGIN_CHILD, KINDS, Child, read_record
 from toolexec_temporal.settings import TemporalSettings
 
-__all__ = ["Children", "begin_child", "parent_of_call"]
-
 
 class Children:
     """The runs that the calls of one run have begun, by the IDs of their workflows."""

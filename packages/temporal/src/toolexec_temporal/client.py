@@ -15,8 +15,6 @@ from toolexec.journal import SecretResolver
 from toolexec_temporal.codec import codec_of
 from toolexec_temporal.settings import TemporalSettings
 
-__all__ = ["connect", "translated"]
-
 
 async def connect(settings: TemporalSettings) -> Client:
     """Return a client; raises JournalError when the server cannot be reached, and SecretError for a key that cannot be

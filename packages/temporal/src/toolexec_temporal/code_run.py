@@ -29,8 +29,6 @@ from toolexec_temporal.messages import Exchange, RunInput, call_to_json, read_ca
 from toolexec_temporal.run import Run, cancelled
 from toolexec_temporal.sizes import page_of
 
-__all__ = ["CodeRun"]
-
 
 class CodeRun(Run):
     """A run whose program runs in a sandbox, in an activity: its calls come here as updates."""

@@ -21,8 +21,6 @@ from toolexec.errors import ConfigurationError, JournalError
 from toolexec.journal import replace_files
 from toolexec_temporal.settings import TemporalSettings
 
-__all__ = ["RunCodec", "codec_of"]
-
 _COMPRESSED: Final = b"binary/toolexec-zlib"
 _ENCRYPTED: Final = b"binary/toolexec-aes-gcm"
 _LARGE: Final = b"binary/toolexec-file"

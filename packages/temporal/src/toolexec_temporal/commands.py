@@ -15,8 +15,6 @@ from toolexec.journal import AsJson, Config, perform_command
 if TYPE_CHECKING:
     from toolexec.journal import Session
 
-__all__ = ["commands"]
-
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Durable runs on many machines, by Temporal.")
 
 

@@ -11,8 +11,6 @@ from toolexec.journal import JSONDict, JSONValue
 from toolexec_temporal.messages import Exchange
 from toolexec_temporal.sizes import first_part
 
-__all__ = ["Dispatcher"]
-
 
 class Dispatcher:
     """Answers the sandbox of a workflow, one exchange after the other: the next one ends the wait of the last."""

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
         search_attributes: bool
 
 
-__all__ = ["TemporalEngine"]
-
 _STUCK_ATTEMPTS: Final = 3
 """From which attempt at one task of a workflow on its run counts as stuck: workers that were lost fail one."""
 

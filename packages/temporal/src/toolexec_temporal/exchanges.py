@@ -19,8 +19,6 @@ from toolexec.journal import JSONDict, pauses
 from toolexec_temporal.messages import Exchange
 from toolexec_temporal.sizes import first_part
 
-__all__ = ["Exchanges"]
-
 _PASSING: Final = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,

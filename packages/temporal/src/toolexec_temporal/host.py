@@ -5,9 +5,6 @@ from __future__ import annotations
 from toolexec.errors import ConfigurationError
 from toolexec.journal import Host
 
-__all__ = ["host_of", "hosted", "unhosted"]
-
-
 _hosts: dict[str, Host] = {}
 
 

@@ -6,8 +6,6 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Limits"]
-
 
 class Limits:
     """Makes time limits that stand still while the run waits, and begin again after a wait of *linger* seconds."""

@@ -8,25 +8,6 @@ from typing import Any, Final
 
 from toolexec.journal import CallRecord, JSONDict, RunKind, RunRecord, Wait
 
-__all__ = [
-    "BEGIN_CHILD",
-    "KINDS",
-    "RUN_FAILED",
-    "SANDBOX",
-    "VERSION",
-    "Carried",
-    "Child",
-    "Exchange",
-    "Rules",
-    "RunInput",
-    "SandboxInput",
-    "call_to_json",
-    "memo_of",
-    "read_call",
-    "read_record",
-    "record_to_json",
-]
-
 VERSION: Final = 5
 """Of these messages: a worker refuses input of a newer one."""
 _WITHOUT_HELD: Final = 4

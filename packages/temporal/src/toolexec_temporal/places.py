@@ -25,8 +25,6 @@ from toolexec.journal import Queue
 from toolexec_temporal.activities import beating
 from toolexec_temporal.slots import SlotAsker
 
-__all__ = ["HOLD", "Place", "PlaceKeeper", "level_of", "places_of", "rate_of"]
-
 HOLD: Final = "hold"
 """The update by which an activity holds the place of its run."""
 _FOREVER: Final = timedelta(days=3650)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from toolexec.journal import DurableEngine
     from toolexec_temporal.settings import TemporalSettings
 
-__all__ = ["PLUGIN"]
-
 
 def _make(settings: TemporalSettings) -> DurableEngine:
     from toolexec_temporal.engine import TemporalEngine

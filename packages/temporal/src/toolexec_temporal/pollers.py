@@ -14,8 +14,6 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-__all__ = ["known_pollers", "wait_until_known"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _CALL_TIMEOUT: Final = timedelta(seconds=5)
 _PATIENCE: Final = 10.0

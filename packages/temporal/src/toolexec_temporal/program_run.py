@@ -29,8 +29,6 @@ from toolexec_temporal.run import Run
 from toolexec_temporal.sizes import excess_of
 from toolexec_temporal.waits import Log
 
-__all__ = ["ProgramRun"]
-
 
 class ProgramRun(Run):
     """A run whose program runs here: a chain or a workflow. Its calls are answered by activities."""

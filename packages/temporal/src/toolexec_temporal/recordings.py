@@ -26,8 +26,6 @@ from toolexec_temporal.messages import (
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
-__all__ = ["fork_input", "fork_memo", "is_held", "read_calls", "read_recording"]
-
 _SECONDS: Final = 10.0
 """How long a worker may take to repeat a history."""
 _HELD: Final = "held"

@@ -10,8 +10,6 @@ from typing import Any
 from toolexec.journal import JSONDict, error_from_json, error_to_json, to_json_lossy
 from toolexec.sandbox import BackendInfo, CodeResult, ExecuteRequest, Gateway, Limits, LimitsEnforced, Output
 
-__all__ = ["read_request", "read_result", "request_to_json", "result_to_json"]
-
 _PLAIN = ("code", "language", "timeout", "profile", "seed", "now", "best_effort")
 
 

@@ -47,8 +47,6 @@ from toolexec_temporal.slots import SLOT
 from toolexec_temporal.visibility import Visibility
 from toolexec_temporal.waits import Log, Waits
 
-__all__ = ["Run", "cancelled"]
-
 _ONCE: Final = ("approve:", "settle:")
 """What the names of signals begin with of which each answers one question, though a step may ask it again."""
 _MAX_UPDATES: Final = 1500

@@ -10,8 +10,6 @@ from toolexec.errors import RunError
 from toolexec.journal import JSONDict, QueueRecord, RunRecord, Wait, error_to_json
 from toolexec_temporal.messages import read_record
 
-__all__ = ["OPEN", "STATES", "STATUSES", "lost_run", "queue_of", "summary_of", "waits_of"]
-
 STATES: Final = {
     "RUNNING": "running",
     "COMPLETED": "done",

@@ -24,8 +24,6 @@ from toolexec_temporal.exchanges import Exchanges
 from toolexec_temporal.messages import SANDBOX, VERSION, Exchange, SandboxInput
 from toolexec_temporal.requests import read_request, result_to_json
 
-__all__ = ["SandboxActivities", "SandboxWorkflow"]
-
 _CALLS: Final = frozenset({"run_tool", "run_chain"})
 _START_GRACE: Final = 60.0
 """How many seconds a sandbox may take to start, be built and report, beyond the time limit of the code."""

@@ -10,8 +10,6 @@ from toolexec.sandbox import SandboxBackend, SandboxContext, SandboxPlugin
 if TYPE_CHECKING:
     from toolexec_temporal.settings import TemporalSandbox
 
-__all__ = ["PLUGIN"]
-
 
 def _make(settings: TemporalSandbox, context: SandboxContext) -> SandboxBackend:
     from toolexec_temporal.backend import TemporalBackend

@@ -24,8 +24,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from toolexec.errors import ConfigurationError
 from toolexec.journal import JSONDict, Schedule, Timing
 
-__all__ = ["add_schedule", "list_schedules", "pause_schedule", "remove_schedule", "spec_of"]
-
 _GRACE: Final = 60.0
 """How late a run of a schedule may be that makes none for times it has missed."""
 _GAPS: Final = 60

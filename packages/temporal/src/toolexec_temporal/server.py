@@ -20,8 +20,6 @@ from toolexec_temporal.sizes import with_values
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 
-__all__ = ["QUERY_SECONDS", "TemporalServer", "explained"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_LOOK: Final = 0.5
 _LAST_LOOK: Final = 5.0

@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.errors import ConfigurationError
 from toolexec.journal import Bytes, PathName, Seconds, checked, setting
 
-__all__ = ["MIN_KEY_CHARS", "TemporalSandbox", "TemporalSettings", "queue_of_places", "queue_of_slots"]
-
 MIN_KEY_CHARS: Final = 16
 
 

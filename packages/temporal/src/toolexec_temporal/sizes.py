@@ -10,19 +10,6 @@ from typing import Any, Final
 from toolexec.errors import InputValidationError, InvalidResultError, Violation
 from toolexec.journal import JSONDict, error_to_json
 
-__all__ = [
-    "ADVICE",
-    "MAX_BYTES",
-    "excess_of",
-    "first_part",
-    "fits",
-    "fitting_end",
-    "lightened",
-    "page_of",
-    "size_of",
-    "with_values",
-]
-
 MAX_BYTES: Final = 1_800_000
 """How long a payload may be, compressed, with room for what encrypts it."""
 ADVICE: Final = "set large_directory in [durable.temporal] for callers and workers, or have tools return less"

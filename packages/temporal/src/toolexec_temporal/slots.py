@@ -18,8 +18,6 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCStatusCode
 
-__all__ = ["SLOT", "QueueSlots", "SlotAsker", "SlotHolder", "SlotRequest", "SlotsState"]
-
 SLOT: Final = "slot"
 """The signal by which a run learns that it has a slot, with the number of its place."""
 _IDLE: Final = 60.0

@@ -13,8 +13,6 @@ from toolexec_temporal.attributes import TOOLS, WAITS, words
 from toolexec_temporal.messages import Rules
 from toolexec_temporal.waits import Waits
 
-__all__ = ["Visibility"]
-
 _SHOW_SECONDS: Final = 0.5
 
 

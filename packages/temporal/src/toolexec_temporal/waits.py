@@ -21,8 +21,6 @@ from toolexec.journal import (
 )
 from toolexec.journal import Waits as OfAllEngines
 
-__all__ = ["Log", "LoggedRun", "Waits"]
-
 
 class LoggedRun(Protocol):
     """The workflow of a run, which keeps its calls and signals."""

@@ -24,8 +24,6 @@ from toolexec_temporal.settings import TemporalSettings, queue_of_places, queue_
 from toolexec_temporal.slots import QueueSlots
 from toolexec_temporal.workflows import WORKFLOWS
 
-__all__ = ["TemporalWorker"]
-
 _MAX_ACTIVITIES: Final = 200
 _UNSAFE: Final = ("none", "process")
 """Isolations that are offered only where they are asked for by name."""

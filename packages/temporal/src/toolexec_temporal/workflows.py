@@ -15,8 +15,6 @@ from toolexec_temporal.code_run import CodeRun
 from toolexec_temporal.messages import KINDS, RunInput
 from toolexec_temporal.program_run import ProgramRun
 
-__all__ = ["WORKFLOWS", "ChainWorkflow", "CodeWorkflow", "ProgramWorkflow"]
-
 
 @workflow.defn(name=KINDS["chain"], sandboxed=False)
 class ChainWorkflow(ProgramRun):

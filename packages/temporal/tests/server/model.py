@@ -21,8 +21,6 @@ from toolexec.journal import Signal, Wait
 from toolexec.sandbox import SandboxBackend
 from toolexec_temporal import TemporalEngine, TemporalSettings
 
-__all__ = ["TemporalDriver", "shortened"]
-
 _SECONDS: Final = {HOUR: 1.5, 5 * HOUR: 2.5, 30 * HOUR: 2.0}
 """What becomes of times, so that a test can wait for them."""
 _MARGIN: Final = 3.0

@@ -13,8 +13,6 @@ from temporalio.client import Client
 from tests.tiers import missing
 from tests.waiting import until_blocking
 
-__all__ = ["DevServer", "TestServer"]
-
 
 def _program(name: str, wheel: str) -> str:
     """Return the path of a server's program, which its wheel puts beside the interpreter."""

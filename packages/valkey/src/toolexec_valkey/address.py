@@ -9,8 +9,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["ValkeyAddress"]
-
 _PLAIN: Final = ("redis", "valkey")
 _WITH_TLS: Final = ("rediss", "valkeys")
 _FOR_TLS: Final = ("ca", "cert", "key")

@@ -17,8 +17,6 @@ from toolexec.errors import ConfigurationError, StateError
 from toolexec.state import StateKind, pauses
 from toolexec_valkey.address import ValkeyAddress
 
-__all__ = ["ValkeyState"]
-
 T = TypeVar("T")
 _SECONDS: Final = 2.0
 _CONNECTIONS: Final = 16

@@ -60,8 +60,6 @@ from toolexec.net.oauth.session import LoginStatus, OAuthSession
 if TYPE_CHECKING:
     from toolexec.model.transform import Transforms
 
-__all__ = ["IDEMPOTENCY_KEY", "MCPBackend"]
-
 IDEMPOTENCY_KEY: Final = "toolexec/idempotency_key"
 """The key of a request's `_meta` that has the idempotency key of the call."""
 

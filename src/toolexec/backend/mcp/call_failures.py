@@ -26,8 +26,6 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict
 from toolexec.net.outcomes import MAY_PASS
 
-__all__ = ["failure_of", "is_final", "is_loss", "lost", "undelivered"]
-
 _NO_LOGIN: Final = (401, 403)
 
 

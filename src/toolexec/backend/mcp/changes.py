@@ -34,8 +34,6 @@ from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.mcp.failures import connection_closed
 from toolexec.backend.offers import OfferEvent
 
-__all__ = ["ChangeFeed"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0

@@ -10,8 +10,6 @@ from toolexec.backend.mcp.config import MCPServer
 from toolexec.backend.offers import OfferKind
 from toolexec.model.id_patterns import IDPatterns
 
-__all__ = ["Choice", "Chosen", "differs_by_choice"]
-
 _PATTERNS: Final = (
     "include", "exclude", "include_prompts", "exclude_prompts", "include_resources", "exclude_resources",
 )  # fmt: skip

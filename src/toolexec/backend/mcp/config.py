@@ -18,8 +18,6 @@ from toolexec.model.settings import check_ranges, checked
 from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.settings import OAuthSettings, read_oauth
 
-__all__ = ["Isolation", "MCPServer", "MCPSettings", "MCPTransport"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 Isolation: TypeAlias = Literal["shared", "session", "caller"]
 """Who shares the state of a server: all callers, those of one session, or one caller."""

@@ -42,8 +42,6 @@ from toolexec.process.poll import pauses
 from toolexec.process.threads import WorkerThreads
 from toolexec.version import __version__
 
-__all__ = ["MCPConnection", "sandbox_of"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 State: TypeAlias = Literal["idle", "connecting", "ready", "unavailable", "closed"]
 _KILL_PATIENCE = 10.0

@@ -14,8 +14,6 @@ from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
-__all__ = ["convert_reply", "convert_tools", "without_hidden_characters"]
-
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 
 

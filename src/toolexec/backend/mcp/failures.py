@@ -15,8 +15,6 @@ from toolexec.backend.mcp.tasks import LostTaskError
 from toolexec.backend.mcp.transport import Delivery
 from toolexec.errors import ConfigurationError, Outcome, SandboxError
 
-__all__ = ["connection_closed", "describe_failure", "is_lasting", "outcome_of_answer"]
-
 _MAX_TEXT = 500
 _REFUSED = (INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS)
 

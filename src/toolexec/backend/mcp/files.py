@@ -17,8 +17,6 @@ from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.net.oauth.settings import read_oauth
 
-__all__ = ["misspelt_keys", "read_mcp_server", "read_mcp_servers", "server_table"]
-
 _KNOWN_KEYS = frozenset(
     [
         "command",

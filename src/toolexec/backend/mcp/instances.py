@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec.backend.mcp.backend import MCPBackend
     from toolexec.backend.mcp.config import MCPServer
 
-__all__ = ["Instances"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _RETRY_AFTER: Final = 5.0
 _Key: TypeAlias = tuple[str, str, str, str]

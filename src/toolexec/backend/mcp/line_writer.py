@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 import anyio
 
-__all__ = ["LineWriter"]
-
 _Done: TypeAlias = Callable[[], None]
 
 

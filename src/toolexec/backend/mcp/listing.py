@@ -12,8 +12,6 @@ from mcp_types.methods import SERVER_RESULTS
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["Listing", "read_listing", "screen_tools"]
-
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 100_000
 _OLDER: Final = "2025-11-25"

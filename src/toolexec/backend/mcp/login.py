@@ -11,8 +11,6 @@ from toolexec.backend.secrets import Scrubber
 from toolexec.errors import ToolExecError
 from toolexec.net.oauth.session import OAuthSession
 
-__all__ = ["KnownSecrets", "send_with_login"]
-
 
 async def send_with_login(
     login: OAuthSession, request: httpx2.Request, send: Callable[[httpx2.Request], Awaitable[httpx2.Response]]

@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-__all__ = ["discreet_logs"]
-
 _Cleaner: TypeAlias = Callable[[str], str]
 
 _QUOTING: Final = ("mcp.client.sse", "mcp.client.streamable_http")

@@ -24,8 +24,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.resources import MAX_URI, gateway_uri
 from toolexec.model.tool import Tool, ToolAnnotations
 
-__all__ = ["MAX_OFFERS", "MAX_REPLY", "ask_offer", "linked", "may_offer", "narrowed", "read_offers"]
-
 MAX_OFFERS: Final = 10_000
 """The most resources, templates, and prompts that are taken of one server, of each."""
 MAX_REPLY: Final = 32 << 20

@@ -35,8 +35,6 @@ from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.model.questions import QUESTIONS, ClientQuestion, QuestionKind
 
-__all__ = ["Relay"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_QUESTIONS: Final = 50
 _MOST_CHARACTERS: Final = 1 << 20

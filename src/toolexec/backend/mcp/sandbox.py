@@ -12,17 +12,6 @@ from toolexec.model.declared import setting
 from toolexec.model.settings import checked, unknown_setting
 from toolexec.model.units import size
 
-__all__ = [
-    "MakeServerSandbox",
-    "SandboxedServer",
-    "ServerProcess",
-    "ServerProgram",
-    "ServerSandbox",
-    "ServerSandboxSettings",
-    "ServerStream",
-    "read_server_sandbox",
-]
-
 _OVER_HOST: Final = "bubblewrap"
 """The engine whose containers are made of this machine's own files; those of the others are made of an image."""
 _OF_HOST: Final = ("read", "write", "hosts")

@@ -12,8 +12,6 @@ from mcp.shared.message import SessionMessage
 
 from toolexec.backend.mcp.line_writer import LineWriter
 
-__all__ = ["LineStream", "ReadStream"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

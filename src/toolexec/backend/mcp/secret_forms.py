@@ -10,8 +10,6 @@ from typing import Any, Final, cast
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.visible import without_hidden
 
-__all__ = ["asks_for_secret"]
-
 _MOST_LEVELS: Final = 8
 _TYPED: Final = (
     r"pass[\W_]{0,3}word|pass[\W_]{0,3}phrase|pass[\W_]{0,3}code|\bpwd\b|\bpins?\b|\botp\b|one\W?time\W?code|\bcvv\b"

@@ -29,8 +29,6 @@ from toolexec.backend.mcp.sdk_streams import LineStream, ReadStream
 from toolexec.errors.extras import unix_needed
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["StdioTransport"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_LINE = 64 << 20
 _MAX_QUEUED = 1024

@@ -29,8 +29,6 @@ from mcp_types import (
 from toolexec.errors.outcome import Outcome
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["LostTaskError", "call_as_task", "wrap_task"]
-
 _TASK_KEY = "toolexec/task"
 _SHORTEST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0

@@ -39,8 +39,6 @@ from toolexec.net.default_tls import default_tls
 from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.outcomes import outcome_of_status, retry_after
 
-__all__ = ["Delivery", "WatchedTransport", "Wire", "delivery", "open_http", "open_sse"]
-
 _MAX_EVENT = 64 << 20
 _CONNECT_SECONDS = 30.0
 _ACCEPTED = 202

@@ -39,8 +39,6 @@ from toolexec.model.tool import Tool
 if TYPE_CHECKING:
     from toolexec.net.oauth.session import LoginStatus, OAuthSession
 
-__all__ = ["SourceBackend"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0

@@ -13,8 +13,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.secret_keys import is_telling
 from toolexec.net.http import HTTPResponse
 
-__all__ = ["RESPONSE_HEADERS", "check_response_headers", "for_caller_only", "with_headers"]
-
 RESPONSE_HEADERS: Final = "response_headers"
 """The key of a reply's `meta` with the headers that were asked for, by lower-case name."""
 _NEVER: Final = frozenset(("set-cookie", "set-cookie2", "authentication-info", "proxy-authentication-info"))

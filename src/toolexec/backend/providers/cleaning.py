@@ -10,8 +10,6 @@ from toolexec.errors import ToolExecError
 from toolexec.errors.base import reworded
 from toolexec.model.content import ToolReply
 
-__all__ = ["clean_answer", "clean_error"]
-
 
 def clean_answer(answer: Any, scrubber: Scrubber) -> Any:
     """Return an answer without secrets: JSON, or a `ToolReply`."""

@@ -13,8 +13,6 @@ from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import check_settings
 
-__all__ = ["check_provider", "read_definition_file", "read_tools", "with_file"]
-
 T = TypeVar("T")
 _NOTHING: Final[Mapping[str, str]] = {}
 _MAX_BYTES: Final = 4 << 20

@@ -10,8 +10,6 @@ from typing import Any, Final
 from toolexec.errors import Outcome, RemoteToolError
 from toolexec.model.json_value import JSONDict, refuse_constant, to_json
 
-__all__ = ["ItemParser", "is_item_type", "item_parser", "items_of_body"]
-
 _LINES: Final = frozenset(("ndjson", "x-ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "json-lines"))
 _LF: Final = re.compile(rb"\n")
 _LF_OR_RS: Final = re.compile(rb"[\n\x1e]")

@@ -20,8 +20,6 @@ from toolexec.model.settings import check_settings, unknown_setting
 if TYPE_CHECKING:
     from toolexec.backend.providers.command.sandbox import MakeSandbox
 
-__all__ = ["PROVIDER_KINDS", "MakeSource", "ProviderSettings", "provider_backend", "provider_kinds", "source_of"]
-
 PROVIDER_KINDS: Final[dict[str, str]] = {
     "command": "toolexec.backend.providers.command:command_source",
     "http": "toolexec.backend.providers.http:http_source",

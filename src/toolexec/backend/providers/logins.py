@@ -19,17 +19,6 @@ from toolexec.net.oauth.reach import Reach
 from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.oauth.settings import OAuthSettings, read_oauth
 
-__all__ = [
-    "LoginSource",
-    "is_renewed",
-    "login_of",
-    "login_strings",
-    "login_words",
-    "made_logins",
-    "read_login",
-    "with_login_strings",
-]
-
 _PROOFS: Final = ("client_id", "client_secret", "private_key")
 
 

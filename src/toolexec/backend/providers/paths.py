@@ -9,8 +9,6 @@ from urllib.parse import quote, unquote
 
 from toolexec.errors import InputValidationError, Violation
 
-__all__ = ["PLACEHOLDER", "filled_path"]
-
 PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 _MAX_DECODINGS: Final = 4

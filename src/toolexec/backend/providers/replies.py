@@ -17,8 +17,6 @@ from toolexec.model.json_value import JSONDict, refuse_constant, to_json
 from toolexec.net.http import HTTPResponse
 from toolexec.net.outcomes import MAY_PASS, outcome_of_status, retry_after
 
-__all__ = ["failure_of", "is_json", "value_of"]
-
 _EXCERPT: Final = 2000
 _CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
 _JSON: Final = frozenset(("application/json", "text/json", "application/x-json", "text/x-json"))

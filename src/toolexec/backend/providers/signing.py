@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.net.auth import Digest, RequestAuth
 from toolexec.net.hosts import origin_of
 
-__all__ = ["SIGV4_NEEDED", "SIGV4_OPTIONAL", "Signers", "is_sigv4", "written_secrets"]
-
 SIGV4_NEEDED: Final = frozenset(("access_key_id", "secret_access_key", "region", "service"))
 SIGV4_OPTIONAL: Final = frozenset(("session_token",))
 _HASH: Final = re.compile(r"[0-9a-f]{32,}")

@@ -13,8 +13,6 @@ from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject
 from toolexec.model.tool import Tool
 
-__all__ = ["Definition", "MakeCall", "MakeStream", "ProvidedTool", "Source", "check_header", "key_header", "key_of"]
-
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SAFE: Final = ("GET", "HEAD", "OPTIONS", "QUERY")
 

@@ -10,8 +10,6 @@ from toolexec.backend.providers.items import item_parser
 from toolexec.model.events import StreamEvent
 from toolexec.net.http import HTTPResponse, OpenResponse
 
-__all__ = ["events_of"]
-
 
 async def events_of(
     response: OpenResponse,

@@ -12,16 +12,6 @@ from toolexec.backend.secrets.credentials import secrets_of_pair, secrets_of_url
 from toolexec.errors import ConfigurationError
 from toolexec.net.proxy import ENVIRONMENT, read_proxy
 
-__all__ = [
-    "Transport",
-    "TransportSettings",
-    "check_transport",
-    "client_settings",
-    "transport_secrets",
-    "transport_strings",
-    "with_transport_strings",
-]
-
 _PAIR = frozenset(("username", "password"))
 
 

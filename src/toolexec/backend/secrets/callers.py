@@ -12,8 +12,6 @@ from toolexec.errors import BackendUnavailableError, ConfigurationError, PolicyE
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Caller, Origin
 
-__all__ = ["CallerCredentials", "MakeCredential", "caller_key", "check_callers", "known_caller", "no_credentials"]
-
 MakeCredential: TypeAlias = Callable[[Origin], Any | Awaitable[Any]]
 """Gives the credential for calls of an origin, in the form of the provider's `auth`; None where it has none. It is
 called on the event loop, for each call, and may be async."""

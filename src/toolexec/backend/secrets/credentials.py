@@ -9,8 +9,6 @@ from urllib.parse import parse_qsl, quote_plus, unquote, urlsplit
 
 from toolexec.model.secret_keys import is_telling, is_telling_parameter
 
-__all__ = ["secrets_of_fields", "secrets_of_header", "secrets_of_pair", "secrets_of_url"]
-
 
 def secrets_of_pair(user: str, password: str) -> set[str]:
     """Return what must not be shown of a user or client and its password, also as `user:password`: base64 has it so."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from toolexec.errors import BackendUnavailableError, ConfigurationError
 from toolexec.net.hosts import origin_of
 
-__all__ = ["CredentialOrigins", "read_origins"]
-
 
 class CredentialOrigins:
     """Decides whether the credentials of *provider* may go to a URL: only to the origins in *allowed*, such as

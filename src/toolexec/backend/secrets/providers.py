@@ -15,8 +15,6 @@ from typing import Final, TypeAlias
 from toolexec.errors import MissingExtraError, SecretError
 from toolexec.process.tree import signal_group
 
-__all__ = ["SecretProvider", "ask_command", "ask_environment", "ask_keyring", "read_secret_file"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 MAX_BYTES: Final = 64 << 10
 COMMAND_SECONDS: Final = 10.0

@@ -18,13 +18,11 @@ from toolexec.backend.secrets.providers import (
     ask_keyring,
     read_secret_file,
 )
-from toolexec.backend.secrets.scrub import SHORTEST
 from toolexec.errors import ConfigurationError, MissingExtraError, SecretError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.redaction import Redactor, redactor
+from toolexec.model.secret_forms import SHORTEST
 from toolexec.model.settings import checked
-
-__all__ = ["FILL_IN", "Expanded", "SecretResolver", "has_reference", "references_in"]
 
 FILL_IN: Final = "PUT-ITS-VALUE-HERE"
 """Stands for the value of a variable in what users paste and fill in; as a value it counts as not set."""

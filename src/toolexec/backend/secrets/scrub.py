@@ -9,8 +9,6 @@ from typing import Any, Final
 from toolexec.model.redaction import REDACTED
 from toolexec.model.secret_forms import SHORTEST, base64_forms, written_forms
 
-__all__ = ["SHORTEST", "Scrubber", "spellings"]
-
 _LONG_LINE: Final = 16
 _write = json.JSONEncoder(ensure_ascii=False).encode
 

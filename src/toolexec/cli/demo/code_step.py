@@ -16,8 +16,6 @@ from toolexec.model.json_value import JSONDict
 if TYPE_CHECKING:
     from toolexec.code.types import CodeResult
 
-__all__ = ["PROGRAM", "code"]
-
 PROGRAM: Final = """\
 import asyncio, re
 from collections import Counter

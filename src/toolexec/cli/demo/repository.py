@@ -14,8 +14,6 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["Repository", "some_repository"]
-
 _COMMITS: Final = (
     ("README.md", "# Weather station\n\nReads sensors and draws charts.\n", "Start the weather station"),
     ("station.py", 'def read(sensor):\n    """One value of a sensor."""\n    return sensor()\n', "Read sensors"),

@@ -22,8 +22,6 @@ from toolexec.cli.terminal import Screen
 from toolexec.exec import Exec
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["Outcome", "Stage", "Step"]
-
 _PAUSE: Final = 1.2
 
 

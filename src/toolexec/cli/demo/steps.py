@@ -23,8 +23,6 @@ from toolexec.errors import BackendUnavailableError, InputValidationError
 from toolexec.exec import Step as ChainStep
 from toolexec.model.visible import visible_line
 
-__all__ = ["STEPS"]
-
 _LOCAL_CALLS: Final = 1000
 _REMOTE_CALLS: Final = 100
 

@@ -11,8 +11,6 @@ from typing import Final, Literal
 
 from toolexec.model import ToolContext, tool
 
-__all__ = ["TOOLS", "Counts", "FileType", "bar_chart", "count_lines", "double", "summarise_commits"]
-
 _COMMIT: Final = re.compile(r"^Commit: [0-9a-f]{40,64}\nAuthor: (.*)\nDate: (\S+).*\nMessage: (.*)", re.MULTILINE)
 _WORD: Final = re.compile(r"[a-zA-Z][a-zA-Z'-]{2,}")
 _FILLERS: Final = frozenset({"and", "are", "for", "from", "has", "into", "its", "not", "that", "the", "this", "with"})

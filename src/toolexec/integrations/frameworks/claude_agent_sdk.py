@@ -21,8 +21,6 @@ from toolexec.integrations.toolset import Answer, Face, Toolset
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.version import __version__
 
-__all__ = ["with_tools"]
-
 _MAX_APPROVALS: Final = 10_000
 
 

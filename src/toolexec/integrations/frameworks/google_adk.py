@@ -16,8 +16,6 @@ from toolexec.integrations.toolset import Answer, Face, Mode, Toolset, failed_an
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import Origin
 
-__all__ = ["ExecTool", "ExecToolset"]
-
 
 class ExecToolset(BaseToolset):  # pyright: ignore[reportUntypedBaseClass]
     """The tools of an `Exec`, as `toolexec.integrations.google_adk.toolset` describes them."""

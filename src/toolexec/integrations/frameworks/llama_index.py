@@ -31,8 +31,6 @@ from toolexec.integrations.toolset import Answer, Face, Toolset, failed_answer
 from toolexec.model.json_value import JSONDict
 from toolexec.model.visible import visible_json
 
-__all__ = ["ApprovalReply", "ApprovalRequested", "ExecTool", "exec_tools"]
-
 _CONTEXT: Final = "toolexec context"  # no argument that a model gives by name has a space in it by chance
 _MAX_REPLIES: Final = 10_000
 

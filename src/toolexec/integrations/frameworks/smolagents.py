@@ -19,8 +19,6 @@ from toolexec.integrations.toolset import Face, Toolset
 from toolexec.model.json_value import JSONDict
 from toolexec.model.schema import Schema
 
-__all__ = ["ExecTool", "exec_tools"]
-
 _ANY: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
 _DIALECT: Final = Dialect(
     name="smolagents",

@@ -20,8 +20,6 @@ from toolexec.net.oauth.store import LoginStore, asked_ring, key_of, system_ring
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["KEY_VARIABLE", "CallerStore"]
-
 KEY_VARIABLE: Final = "TOOLEXEC_LOGIN_KEY"
 """The variable with the key that the logins of callers are encrypted with: 32 bytes in base64."""
 _KEY_BYTES: Final = 32

@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.net.oauth.reach import Reach
 from toolexec.net.oauth.session import OAuthSession
 
-__all__ = ["CallerLogins"]
-
 _MOST: Final = 1000
 """How many callers' logins are held at once; the others are in their store, and come back at the next call."""
 

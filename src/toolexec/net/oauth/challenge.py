@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Challenge", "read_challenge"]
-
 _BEARER: Final = re.compile(r"(?:^|,)[ \t]*Bearer(?:[ \t]+|$)", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r'[ \t]*([A-Za-z0-9_.-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))[ \t]*(?:,|$)')
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")

@@ -13,8 +13,6 @@ from toolexec.net.oauth.reach import Reach, is_loopback, json_object
 from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.tokens import EITHER, TokenClient, refusal_of
 
-__all__ = ["client_of", "is_registered"]
-
 _BY_DEFAULT: Final = ("client_secret_basic",)
 """How clients prove who they are where metadata do not say (RFC 8414)."""
 _DYNAMIC: Final = ("none", "client_secret_basic", "client_secret_post")

@@ -15,8 +15,6 @@ from toolexec.errors import LoginError
 from toolexec.net.oauth.metadata import AuthorizationServer
 from toolexec.net.oauth.tokens import TokenReply
 
-__all__ = ["CodeRequest", "check_id_token"]
-
 _OPENID = "openid"
 
 

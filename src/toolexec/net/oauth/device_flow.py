@@ -12,8 +12,6 @@ from toolexec.net.oauth.metadata import AuthorizationServer
 from toolexec.net.oauth.reach import Reach, json_object
 from toolexec.net.oauth.tokens import TokenClient, TokenReply, read_token, refusal_of
 
-__all__ = ["DeviceCode", "ask_device_code", "await_device"]
-
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOWER: Final = 5.0
 _LONGEST: Final = 1800.0

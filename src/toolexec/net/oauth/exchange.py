@@ -8,8 +8,6 @@ from toolexec.errors import LoginError
 from toolexec.net.oauth.reach import Reach
 from toolexec.net.oauth.tokens import TokenClient, TokenReply, read_token, refusal_of
 
-__all__ = ["request_token"]
-
 
 async def request_token(
     reach: Reach, endpoint: str, client: TokenClient, fields: Mapping[str, str], issuer: str

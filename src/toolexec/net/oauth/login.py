@@ -16,8 +16,6 @@ from toolexec.net.oauth.session import LoginStatus, OAuthSession, wanted_scopes
 from toolexec.net.oauth.store import Login
 from toolexec.net.oauth.tokens import TokenClient
 
-__all__ = ["LOGIN_SECONDS", "CodeLogin", "begin_code_login", "end_code_login", "log_in"]
-
 LOGIN_SECONDS: Final = 300.0
 """How long a person has to log in."""
 

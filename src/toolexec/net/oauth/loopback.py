@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from toolexec.errors import LoginError
 
-__all__ = ["FIXED_PATH", "Comeback", "comeback"]
-
 FIXED_PATH: Final = "/callback"
 _MOST: Final = 32_768
 _READ_SECONDS: Final = 10.0

@@ -15,8 +15,6 @@ from toolexec.net.oauth.reach import Reach, json_object
 from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.tokens import EITHER
 
-__all__ = ["AuthorizationServer", "Found", "canonical", "discover", "discover_named", "named_server", "same_issuer"]
-
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _SERVER: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"

@@ -14,8 +14,6 @@ from toolexec.net.address import refusal
 from toolexec.net.hosts import DEFAULT_PORTS, is_address, is_local_name, read_authority, written_authority
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 
-__all__ = ["Client", "ClientReach", "Reach", "is_loopback", "json_object"]
-
 _SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20
 _FORM: Final = "application/x-www-form-urlencoded"

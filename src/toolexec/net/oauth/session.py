@@ -32,8 +32,6 @@ from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.store import Login, LoginStore, Store
 from toolexec.net.oauth.tokens import TokenClient, TokenReply
 
-__all__ = ["LoginStatus", "OAuthSession", "wanted_scopes"]
-
 _EARLY: Final = 30.0
 _MOST_SCOPES: Final = 100
 """How many scopes a client asks for by itself: a server may name others with each refusal."""

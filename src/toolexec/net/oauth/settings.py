@@ -11,8 +11,6 @@ from toolexec.model.declared import declared, setting
 from toolexec.model.settings import checked
 from toolexec.net.hosts import origin_of
 
-__all__ = ["Flow", "LoginPer", "OAuthSettings", "read_oauth"]
-
 Flow: TypeAlias = Literal["code", "device", "client"]
 LoginPer: TypeAlias = Literal["server", "caller"]
 _KIND: Final = "oauth"

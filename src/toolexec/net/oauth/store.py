@@ -22,8 +22,6 @@ from toolexec.process.atomic import replace_files
 from toolexec.process.caches import state_directory
 from toolexec.process.threads import WorkerThreads
 
-__all__ = ["Login", "LoginStore", "MemoryStore", "Store", "asked_ring", "key_of", "system_ring"]
-
 _SERVICE: Final = "toolexec login"
 _MOST: Final = 1 << 20
 _LOCK_SECONDS: Final = 60.0

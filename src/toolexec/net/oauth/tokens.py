@@ -15,8 +15,6 @@ from toolexec.errors import LoginError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["EITHER", "TokenClient", "TokenReply", "basic_credentials", "read_token", "refusal_of"]
-
 _MAX_TOKEN: Final = 16_384
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ASSERTION_SECONDS: Final = 120

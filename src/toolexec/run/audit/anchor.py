@@ -23,8 +23,6 @@ from toolexec.errors import AuditError
 from toolexec.process import caches
 from toolexec.run.audit.chain import Position
 
-__all__ = ["Anchor", "Head", "default_key", "head_in", "heads_of", "lost", "new_default_key", "state_directory"]
-
 _SLOT: Final = 128
 _SIZE: Final = 2 * _SLOT
 _SEQ: Final = 20

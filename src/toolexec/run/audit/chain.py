@@ -20,8 +20,6 @@ from toolexec.errors import AuditError
 from toolexec.model.json_value import JSONDict
 from toolexec.version import __version__
 
-__all__ = ["NO_HASH", "Header", "Position", "Tail", "read_line", "seal", "stamp", "unsealed"]
-
 NO_HASH: Final = "0" * 64
 """What the first record has in place of the hash before it."""
 

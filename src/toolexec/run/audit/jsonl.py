@@ -20,8 +20,6 @@ try:
 except ImportError:  # pragma: no cover - Windows
     locks: Any = None
 
-__all__ = ["JsonLines", "last_line", "older_files"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 2.0

@@ -17,9 +17,9 @@ from toolexec.model.redaction import Redactor, redactor
 from toolexec.run.audit.anchor import default_key, new_default_key, state_directory
 from toolexec.run.audit.chain import Header, stamp, unsealed
 from toolexec.run.audit.jsonl import JsonLines
-from toolexec.run.audit.reading import AuditFormat, audit_lines, format_of
+from toolexec.run.audit.reading import audit_lines, format_of
 from toolexec.run.audit.record import args_digest, inside, redacted_args
-from toolexec.run.settings import ArgsMode, AuditSettings, AuditSync
+from toolexec.run.settings import ArgsMode, AuditFormat, AuditSettings, AuditSync
 
 __all__ = ["ArgsMode", "AuditLog"]
 

@@ -17,8 +17,6 @@ from toolexec.run.audit.chain import unsealed
 from toolexec.run.audit.jsonl import older_files
 from toolexec.run.settings import AuditFormat
 
-__all__ = ["AuditFormat", "AuditReader", "Wanted", "audit_lines", "format_of", "read_all", "read_last"]
-
 Wanted: TypeAlias = Callable[[JSONDict], bool]
 
 _BLOCK: Final = 256 * 1024

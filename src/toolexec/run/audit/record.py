@@ -16,20 +16,6 @@ from toolexec.model.tree_size import has_many
 from toolexec.run.large import is_small, sorted_in_pieces
 from toolexec.run.types import Result
 
-__all__ = [
-    "answer_part",
-    "args_digest",
-    "beginning",
-    "canonical",
-    "canonical_text",
-    "inside",
-    "origin_part",
-    "outcome_of",
-    "outcome_part",
-    "redacted_args",
-    "tool_part",
-]
-
 _MAX_TEXT: Final = 256
 _MAX_ARGS: Final = 2048
 _MAX_START: Final = 1024

@@ -12,8 +12,6 @@ from toolexec.process.database import OwnDatabase, open_database, transaction, u
 from toolexec.run.audit.anchor import Anchor, lost
 from toolexec.run.audit.chain import Header, Position, read_line, seal, stamp
 
-__all__ = ["SqliteLines"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _SCHEMA: Final = """

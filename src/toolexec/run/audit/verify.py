@@ -11,8 +11,6 @@ from toolexec.run.audit.anchor import Head, default_key, head_in, heads_of, stat
 from toolexec.run.audit.chain import NO_HASH, Header, Tail, unsealed
 from toolexec.run.audit.reading import audit_lines
 
-__all__ = ["Problem", "VerifyReport", "verify"]
-
 _MAX_PROBLEMS: Final = 100
 
 

@@ -18,10 +18,11 @@ from toolexec.run.excerpt import end_within, excerpt, size
 from toolexec.run.framing import Framed, framed, note
 from toolexec.run.large import is_small, surely_fits, walked
 from toolexec.run.layer import Layer
-from toolexec.run.outline import MIN_BYTES, Outline
+from toolexec.run.outline import Outline
 from toolexec.run.resolve import Find
 from toolexec.run.results import ResultStore
 from toolexec.run.runner import Runner
+from toolexec.run.settings import MIN_BYTES
 from toolexec.run.types import Result
 
 if TYPE_CHECKING:

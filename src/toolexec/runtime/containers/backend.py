@@ -13,7 +13,7 @@ from time import monotonic, perf_counter
 from typing import Any, ClassVar, Final, NamedTuple
 
 from toolexec.code.limits import Limits, LimitsEnforced
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     ClosedError,
     InvalidRequestError,
@@ -24,13 +24,7 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict
 from toolexec.process.poll import pauses
 from toolexec.process.settling import retrieve
-from toolexec.runtime.base import (
-    LANGUAGES,
-    Availability,
-    ExecuteRequest,
-    SandboxSession,
-    located,
-)
+from toolexec.runtime.base import LANGUAGES, Availability, SandboxSession, located
 from toolexec.runtime.containers.builder import spec_for
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.engine import PROCESSES, ContainerEngine, Image
@@ -44,8 +38,6 @@ from toolexec.runtime.images.store import ImageStore
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.runs import Slots, language_of, result_of
 from toolexec.runtime.sessions import GuestSession, Stop
-
-__all__ = ["ContainerBackend"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _CHECK_HOLDS: Final = 10.0

@@ -24,8 +24,6 @@ from toolexec.runtime.containers.seccomp import (
     syscall_numbers,
 )
 
-__all__ = ["MAX_INSTRUCTIONS", "compile_filter"]
-
 MAX_INSTRUCTIONS: Final = 4096
 """The longest program that the kernel takes."""
 

@@ -9,12 +9,11 @@ from typing import Any, Final, Self
 from toolexec.code.limits import Limits
 from toolexec.errors import InvalidRequestError
 from toolexec.process.owner import OWNER_LABEL, this_owner
-from toolexec.runtime.base import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.containers.checks import check_spec
 from toolexec.runtime.containers.config import DEFAULT_LIMITS, ContainerConfig
-from toolexec.runtime.containers.spec import NOBODY, TMP, WORK, ContainerSpec, Mount, Network, Resources, Security
-
-__all__ = ["SHARED_MEMORY", "ContainerSpecBuilder", "spec_for", "tmpfs_mounts"]
+from toolexec.runtime.containers.spec import TMP, WORK, ContainerSpec, Mount, Network, Resources, Security
+from toolexec.runtime.contract import NOBODY
 
 """The time, in microseconds, that a CPU quota is counted over."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - inside of a container, where it is a tmpfs of its own

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from toolexec.errors import InvalidRequestError, SandboxDeniedError
-from toolexec.runtime.base import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.containers.spec import ContainerSpec, Mount, MountType, Network, Resources, Security
-
-__all__ = ["check_spec", "why_not_shared"]
 
 _Kind: TypeAlias = Literal["invalid", "denied"]
 _Problem: TypeAlias = tuple[_Kind, str]

@@ -12,8 +12,6 @@ from toolexec.model.settings import checked
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import Egress
 
-__all__ = ["DEFAULT_IMAGE", "DEFAULT_LIMITS", "ContainerConfig"]
-
 DEFAULT_IMAGE: Final = "toolexec-sandbox"
 """The image that `toolexec image build` makes."""
 DEFAULT_LIMITS: Final = Limits(memory_bytes=512 << 20, pids=128, disk_bytes=256 << 20)

@@ -15,8 +15,6 @@ from toolexec.runtime.containers.launcher import ChildContainer
 if TYPE_CHECKING:
     from toolexec.runtime.containers.way_out import WayOut
 
-__all__ = ["ContainedServer"]
-
 _KILLED: Final = 128 + 9
 _REFUSED_SHOWN: Final = 5
 _NO_NETWORK: Final = re.compile(

@@ -19,8 +19,6 @@ from toolexec.runtime.containers.engine import Exit, Image
 from toolexec.runtime.containers.launcher import BaseContainer, Launcher
 from toolexec.runtime.images.resolver import PullPolicy, parse_reference
 
-__all__ = ["Daemon", "DaemonConfig", "DaemonContainer", "DaemonLauncher", "ImageNames"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

@@ -11,9 +11,6 @@ from toolexec.process.stream import Stream
 from toolexec.runtime.base import Availability
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["PROCESSES", "Booted", "Container", "ContainerEngine", "Exit", "Image", "Killable"]
-
-
 PROCESSES: Final = "processes"
 """What a guest gives up by itself (see `ContainerEngine.drops`) where its user is its own: more processes than the
 limit says."""

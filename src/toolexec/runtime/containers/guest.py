@@ -12,22 +12,21 @@ from signal import SIGKILL
 from time import monotonic
 from typing import Any, Final
 
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import GatewayError, SandboxUnavailableError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.settling import to_the_end
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.containers.engine import Booted, Container, ContainerEngine, Exit, Image, Killable
 from toolexec.runtime.containers.network import Reach
 from toolexec.runtime.containers.spec import ContainerSpec
+from toolexec.runtime.failure_patterns import engine_error
 from toolexec.runtime.guest import go
 from toolexec.runtime.guest.bundle import boot_bytes
 from toolexec.runtime.guest.go.program import compile_error, crash_error, program_file, with_source
-from toolexec.runtime.outcome import Ending, Stopped, engine_error, judge
+from toolexec.runtime.outcome import Ending, Stopped, judge
 from toolexec.runtime.protocol.conversation import Conversation
 from toolexec.runtime.runs import Deadline
 from toolexec.runtime.sessions import GRACE, Stop
-
-__all__ = ["ContainerGuest", "Run", "extra_for"]
 
 _LAST_WORDS: Final = 1.0
 _LAST_FILES: Final = 3.0

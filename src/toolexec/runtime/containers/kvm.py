@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.runtime.base import Availability
 
-__all__ = ["look_at_kvm"]
-
 _KVM: Final = Path("/dev/kvm")
 _PROCESSOR: Final = Path("/proc/cpuinfo")
 _MODULES: Final = Path("/sys/module")

@@ -20,19 +20,6 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.claims import claim_resources
 from toolexec.runtime.containers.engine import Container, Exit
 
-__all__ = [
-    "BaseContainer",
-    "ChildContainer",
-    "Guard",
-    "Launcher",
-    "held_by",
-    "lacking",
-    "refused",
-    "run_trial",
-    "start_child",
-    "unavailable",
-]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_OUTPUT: Final = 4096
 

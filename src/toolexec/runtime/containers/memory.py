@@ -13,8 +13,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.memory import available_memory
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["HOST_MEMORY", "RESERVE", "HostMemory", "MemoryShare", "SizedEngine"]
-
 RESERVE: Final = 256 << 20
 """Bytes that are left to everything else on the host."""
 _PAUSE: Final = 0.1

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.egress.proxy import EgressProxy
     from toolexec.runtime.egress.secrets import ResolveSecret
 
-__all__ = ["Network", "Reach"]
-
 _PORT: Final = 3128
 _CERTIFICATE: Final = ".toolexec-ca.pem"
 _MOST_TOLD: Final = 100

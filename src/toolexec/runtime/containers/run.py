@@ -6,16 +6,14 @@ import asyncio
 import sys
 from time import monotonic, perf_counter
 
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import SandboxUnavailableError
-from toolexec.runtime.base import ExecuteRequest, SandboxBackend, located
+from toolexec.runtime.base import SandboxBackend, located
 from toolexec.runtime.containers.engine import Container, Image
 from toolexec.runtime.containers.guest import ContainerGuest, Run
 from toolexec.runtime.guest.bundle import GuestSettings, boot_command
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.runs import language_of, result_of
-
-__all__ = ["guest_command", "run_guest"]
 
 
 def guest_command(work: str, *, language: str = "python", python: str = sys.executable) -> tuple[str, ...]:

@@ -20,21 +20,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.runtime.containers.seccomp_calls import ALLOWED
 from toolexec.runtime.contract import NEW_NAMESPACES, SOCKETS
 
-__all__ = [
-    "ALLOW",
-    "Action",
-    "Condition",
-    "Op",
-    "Profile",
-    "Rule",
-    "default_profile",
-    "machine_name",
-    "oci_seccomp",
-    "read_profile",
-    "seccomp_profile",
-    "syscall_numbers",
-]
-
 Op: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge", "masked"]
 
 _MAX_FILE: Final = 1 << 20

@@ -28,8 +28,6 @@ from toolexec.runtime.containers.way_out import CERTIFICATE, RELAY, SOCKET, WayO
 from toolexec.runtime.egress.environment import environment
 from toolexec.runtime.egress.policy import Egress
 
-__all__ = ["ContainedServers"]
-
 _WAY: Final = "/run/toolexec"
 _LONGEST_LINE: Final = 256  # which is what the kernel reads of it
 

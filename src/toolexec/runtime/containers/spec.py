@@ -8,19 +8,6 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.runtime.contract import NOBODY, OPEN_FILES
 
-__all__ = [
-    "DEFAULT_PATH",
-    "NOBODY",
-    "TMP",
-    "WORK",
-    "ContainerSpec",
-    "Mount",
-    "MountType",
-    "Network",
-    "Resources",
-    "Security",
-]
-
 MountType: TypeAlias = Literal["bind", "volume", "tmpfs"]
 Network: TypeAlias = Literal["none", "bridge", "host"]
 

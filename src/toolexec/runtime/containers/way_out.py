@@ -19,8 +19,6 @@ from toolexec.runtime.containers.network import Reach
 if TYPE_CHECKING:
     from toolexec.runtime.egress.policy import EgressRecord
 
-__all__ = ["CERTIFICATE", "RELAY", "SOCKET", "WayOut"]
-
 SOCKET: Final = "proxy.sock"
 CERTIFICATE: Final = "ca.pem"
 RELAY: Final = "relay.py"

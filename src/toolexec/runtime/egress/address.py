@@ -12,8 +12,6 @@ from toolexec.net.address import MOST_ADDRESSES, LookUp, NotAllowedAddressError,
 from toolexec.net.address import refusal as address_refusal
 from toolexec.runtime.egress.policy import Egress
 
-__all__ = ["LookUp", "NotAllowedAddressError", "connect", "look_up", "refusal"]
-
 
 async def connect(policy: Egress, host: str, port: int, find: LookUp = look_up) -> socket.socket:
     """Return a socket that is connected to *host*, at an address that *policy* allows.

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.errors import MissingExtraError
-from toolexec.runtime.egress.policy import plain_host
+from toolexec.net.hosts import plain_host
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
-__all__ = ["Authority"]
 
 _MOST: Final = 256
 _LONG: Final = timedelta(days=3650)

@@ -17,8 +17,6 @@ from toolexec.runtime.egress.wire import Wire, require_h11
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["BrokenError", "Exchange"]
-
 _MOST_SWAPPED: Final = 1 << 20
 _REFUSED_METHODS: Final = (b"TRACE", b"CONNECT")
 _OURS: Final = frozenset({b"host", b"expect", b"content-length", b"accept-encoding"})

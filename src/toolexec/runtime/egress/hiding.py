@@ -14,8 +14,6 @@ from html.entities import html5
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Compressed", "Mask"]
-
 _MARK: Final = b"*"
 _LONG_LINE: Final = 16
 _NESTED: Final = 8

@@ -9,9 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
-from toolexec.net.hosts import HostRule, plain_host, read_authority, read_rule, written_authority
-
-__all__ = ["Egress", "EgressRecord", "Origin", "Place", "Scheme", "Secret", "plain_host", "read_authority"]
+from toolexec.net.hosts import HostRule, read_rule, written_authority
 
 Scheme: TypeAlias = Literal["http", "https"]
 Place: TypeAlias = Literal["headers", "url", "body"]

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from toolexec.errors import SecretError
+from toolexec.net.address import LookUp, look_up
 from toolexec.process.stream import Stream
-from toolexec.runtime.egress.address import LookUp, look_up
 from toolexec.runtime.egress.authority import Authority
 from toolexec.runtime.egress.exchange import BrokenError, Exchange
 from toolexec.runtime.egress.policy import Egress, EgressRecord, Origin
@@ -23,8 +23,6 @@ from toolexec.runtime.egress.wire import Ahead, Wire, require_h11
 
 if TYPE_CHECKING:
     import h11
-
-__all__ = ["EgressProxy"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _SHOWN: Final = 200

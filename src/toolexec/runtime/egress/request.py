@@ -8,17 +8,6 @@ from typing import Final, NamedTuple, TypeAlias
 from toolexec.net.hosts import DEFAULT_PORTS, read_authority
 from toolexec.runtime.egress.policy import Origin, Scheme
 
-__all__ = [
-    "Headers",
-    "ParsedRequest",
-    "RefusedError",
-    "asked_of_origin",
-    "asked_of_proxy",
-    "end_to_end",
-    "tunnel_to",
-    "values",
-]
-
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 _HOP_BY_HOP: Final = frozenset(

@@ -16,17 +16,6 @@ from toolexec.backend.secrets.resolver import SecretResolver
 from toolexec.runtime.egress.hiding import Mask
 from toolexec.runtime.egress.policy import Egress, Origin
 
-__all__ = [
-    "SHORTEST_SECRET",
-    "KnownSecrets",
-    "Masked",
-    "ResolveSecret",
-    "SecretNotThereError",
-    "Swap",
-    "resolve_with",
-    "too_short",
-]
-
 SHORTEST_SECRET: Final = 8
 """How many characters a secret has at least: a shorter one could not be distinguished from other text."""
 

@@ -8,8 +8,6 @@ from contextlib import suppress
 
 from toolexec.process.stream import Stream
 
-__all__ = ["TlsStream"]
-
 _PLAIN = 1 << 16
 
 

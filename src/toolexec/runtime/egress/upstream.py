@@ -9,14 +9,13 @@ import socket
 import ssl
 from typing import Final
 
+from toolexec.net.address import LookUp, NotAllowedAddressError
 from toolexec.process.stream import SocketStream, Stream
-from toolexec.runtime.egress.address import LookUp, NotAllowedAddressError, connect
+from toolexec.runtime.egress.address import connect
 from toolexec.runtime.egress.policy import Egress, Origin
 from toolexec.runtime.egress.request import RefusedError
 from toolexec.runtime.egress.tls import TlsStream
 from toolexec.runtime.egress.wire import Wire
-
-__all__ = ["Upstream", "client_context", "reason_of"]
 
 _PEEK: Final = socket.MSG_PEEK | socket.MSG_DONTWAIT
 

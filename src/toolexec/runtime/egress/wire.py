@@ -11,8 +11,6 @@ from toolexec.process.stream import Stream
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["Ahead", "Wire", "require_h11"]
-
 _MAX_HEAD: Final = 64 << 10
 
 

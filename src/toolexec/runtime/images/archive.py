@@ -14,19 +14,9 @@ from types import MappingProxyType
 from typing import IO, Final
 
 from toolexec.model.json_value import JSONValue
-from toolexec.runtime.containers.spec import NOBODY, WORK
+from toolexec.runtime.containers.spec import WORK
+from toolexec.runtime.contract import NOBODY
 from toolexec.runtime.images.layer import write_layer
-
-__all__ = [
-    "DESCRIPTION",
-    "DIGEST_LABEL",
-    "PATH",
-    "VM_MEMBERS",
-    "ArchiveParts",
-    "describe",
-    "image_machine",
-    "write_archive",
-]
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for in an image that says nothing else."""

@@ -26,8 +26,6 @@ from toolexec.runtime.images.vm import KernelParts, add_init, fetch_kernel, init
 from toolexec.runtime.images.vm_files import VM_DIRECTORY
 from toolexec.runtime.requirements import normal_requirements
 
-__all__ = ["DEFAULT_SUITE", "ImageKind", "Recipe", "build_image"]
-
 ImageKind: TypeAlias = Literal["container", "vm"]
 """What an image is for: `vm` has a kernel as well, and what else virtual machines boot."""
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.runtime.images.tree import remove_tree, walk
 
-__all__ = ["make_small", "settle"]
-
 # Caches, logs, strings for people, and the places where each sandbox has file systems of its own.
 _EMPTIED: Final = (
     *("boot", "dev", "proc", "root", "run", "sys", "tmp", "var/backups", "var/cache", "var/log", "var/tmp"),

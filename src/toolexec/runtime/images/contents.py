@@ -16,8 +16,6 @@ from typing import Final, Literal, TypeAlias
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.images.region import Region
 
-__all__ = ["MAX_BYTES", "MAX_ENTRIES", "PLACES", "Contents", "Node"]
-
 MAX_ENTRIES: Final = 400_000
 """How many files, directories and links the layers of an image may have together."""
 MAX_BYTES: Final = 16 << 30

@@ -16,8 +16,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.process.steps import OnStep, run_work
 
-__all__ = ["Package", "Packages"]
-
 _LISTS: Final = "var/lib/apt/lists"
 _SOURCE: Final = re.compile(r"deb\s+(?:\[[^\]]*\]\s+)?(?:[a-z]+://)?(\S+?)/*\s")
 _ADDRESS: Final = re.compile(r"deb\s+(?:\[[^\]]*\]\s+)?(\S+?)/*\s")

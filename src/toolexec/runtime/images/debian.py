@@ -14,8 +14,6 @@ from toolexec.process.steps import KILLED, OnStep, run_command
 from toolexec.runtime.images.contents import Contents
 from toolexec.runtime.images.sources import read_source
 
-__all__ = ["build_environment", "in_tree", "install_debian", "installed", "upstream"]
-
 _USUAL_SECONDS: Final = 40.0
 _CAP_SECONDS: Final = 1800.0
 _ALONE: Final = ("--mount", "--pid", "--fork", "--kill-child")

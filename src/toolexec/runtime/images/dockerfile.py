@@ -15,8 +15,6 @@ from toolexec.runtime.images.import_ import import_image
 from toolexec.runtime.images.names import normal_name
 from toolexec.runtime.images.store import ImageStore, StoredImage
 
-__all__ = ["build_dockerfile"]
-
 _PROGRAMS: Final = ("docker", "podman")
 _USUAL_SECONDS: Final = 60.0
 _CAP_SECONDS: Final = 3600.0

@@ -25,8 +25,6 @@ from toolexec.runtime.images.store import ImageStore, StoredImage
 from toolexec.runtime.images.tree import open_to_all, walk
 from toolexec.runtime.images.vm_files import VM_DIRECTORY, VmFiles
 
-__all__ = ["Described", "check_file", "export_image"]
-
 _FORM: Final = 1
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

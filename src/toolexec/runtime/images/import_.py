@@ -18,8 +18,6 @@ from toolexec.runtime.images.names import normal_name
 from toolexec.runtime.images.sources import Source, read_source
 from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
 
-__all__ = ["import_image"]
-
 _MAX_TEXT: Final = 16 << 20
 _PACKAGE: Final = re.compile(r"(.+)-([^-]+)\.dist-info")
 _PYTHON_DIRECTORY: Final = re.compile(r"python3(?:\.\d+)?")

@@ -11,8 +11,6 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["module_name", "module_order", "uncompress", "uncompress_lz4"]
-
 _DEPENDS: Final = re.compile(rb"(?:\A|\0)depends=([\w,-]*)\0")
 _MODULE: Final = re.compile(r"([^/]+)\.ko(?:\.xz)?")
 _LZ4: Final = b"\x02!L\x18"

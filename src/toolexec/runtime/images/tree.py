@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["open_to_all", "remove_tree", "tree_size", "walk"]
-
 
 def walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield everything below *root* with its status, directories before what is in them; follows no link."""

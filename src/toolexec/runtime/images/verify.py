@@ -12,8 +12,6 @@ from toolexec.runtime.images.layer import measure_layer
 from toolexec.runtime.images.store import ImageStore, StoredImage
 from toolexec.runtime.images.vm_files import VM_DIRECTORY, VmFiles
 
-__all__ = ["Verdict", "verify_image"]
-
 _MOST_NAMED: Final = 20
 
 

@@ -24,8 +24,6 @@ from toolexec.runtime.images.debian import build_environment
 from toolexec.runtime.images.kernel import module_name, module_order, uncompress
 from toolexec.runtime.images.vm_files import VmFiles
 
-__all__ = ["KernelParts", "add_init", "fetch_kernel", "init_digest", "make_files", "need_programs"]
-
 _META: Final = "linux-image-cloud-amd64"
 _IMAGE: Final = re.compile(r"linux-image-(\d\S*)")
 _BUSYBOX: Final = "busybox-static"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["VM_DIRECTORY", "VM_NAMES", "VmFiles"]
-
 VM_DIRECTORY: Final = "vm"
 """Where they are, beside the root file system of the image."""
 VM_NAMES: Final = ("vmlinuz", "vmlinux", "initrd.img", "rootfs.squashfs")

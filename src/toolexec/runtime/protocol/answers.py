@@ -18,17 +18,6 @@ from toolexec.run.steps import Step, step_arguments
 from toolexec.run.types import Result, StepResult
 from toolexec.runtime.protocol.wire import read_error, read_violations
 
-__all__ = [
-    "read_chain",
-    "read_doc",
-    "read_examples",
-    "read_failure",
-    "read_namespaces",
-    "read_result",
-    "read_summaries",
-    "read_value",
-]
-
 
 def read_result(payload: JSONObject, tool_id: str) -> Result:
     """Return the result of a `run_tool` request for *tool_id*."""

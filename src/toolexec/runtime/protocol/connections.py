@@ -7,9 +7,8 @@ from collections import deque
 from typing import Protocol
 
 from toolexec.errors import ConnectionClosedError, ProtocolError
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, FrameReader
-
-__all__ = ["Connection", "StreamConnection"]
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
+from toolexec.runtime.protocol.messages import FrameReader
 
 _CHUNK = 1 << 18
 _GRACE = 1.0

@@ -18,17 +18,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from toolexec.backend.failures import cancel_begun
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import ConnectionClosedError, GatewayError, InvalidRequestError, ProtocolError
 from toolexec.model.json_value import JSONDict, JSONObject
+from toolexec.process.directory import MAX_FILES
 from toolexec.process.stream import Stream
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.protocol.messages import (
-    MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
-    PROTOCOL,
     REQUESTS,
-    VERSION,
     FrameReader,
     HostState,
     JSONCodec,
@@ -41,11 +40,9 @@ from toolexec.runtime.protocol.messages import (
 from toolexec.runtime.protocol.pieces import messages_in_pieces
 from toolexec.runtime.protocol.sender import Sender
 from toolexec.runtime.protocol.server import RequestServer
-from toolexec.runtime.protocol.transfer import MAX_FILE_BYTES, MAX_FILES, Transfers
+from toolexec.runtime.protocol.transfer import MAX_FILE_BYTES, Transfers
 from toolexec.runtime.protocol.tunnel import Connect, Tunnels
 from toolexec.runtime.protocol.turns import Turns
-
-__all__ = ["MAX_OPEN", "Conversation", "execute_payload", "execute_text"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 MAX_OPEN: Final = 1000

@@ -22,9 +22,9 @@ from toolexec.code.types import Output
 from toolexec.errors import ProtocolError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import WorkerThreads
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
 from toolexec.runtime.protocol.loop_calls import LoopCalls
 from toolexec.runtime.protocol.messages import (
-    MAX_FRAME_BYTES,
     REQUESTS,
     HostState,
     Message,
@@ -36,8 +36,6 @@ from toolexec.runtime.protocol.messages import (
 )
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.protocol.shared_calls import SharedCall, SharedCalls
-
-__all__ = ["GuestStoppedError", "HostCalls"]
 
 _MAX_OPEN = 10_000
 _MOST_PENDING = 50_000

@@ -16,8 +16,6 @@ from toolexec.errors import ProtocolError
 from toolexec.runtime.protocol.messages import Message
 from toolexec.runtime.protocol.server import RequestServer
 
-__all__ = ["LoopCalls"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_QUESTIONS: Final = 16
 _CALLS: Final = frozenset({"run_tool", "run_chain"})

@@ -48,35 +48,6 @@ from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, refuse_constant
 from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, NETWORK, PROTOCOL, VERSION
 
-__all__ = [
-    "GREETING",
-    "MAX_CONTAINERS",
-    "MAX_FRAME_BYTES",
-    "MAX_HEADER_BYTES",
-    "PROTOCOL",
-    "REQUESTS",
-    "VERSION",
-    "Codec",
-    "FrameReader",
-    "HostState",
-    "JSONCodec",
-    "Message",
-    "Phase",
-    "TooManyPartsError",
-    "Transfer",
-    "check_parts",
-    "decode_first",
-    "decode_frame",
-    "decode_json",
-    "encode_data_frame",
-    "encode_message",
-    "is_data_frame",
-    "read_data_frame",
-    "read_message",
-    "too_large_result",
-    "whole_text",
-]
-
 GREETING: Final[JSONObject] = {"protocol": PROTOCOL, "version": VERSION}
 """What a hello has that is answered by this version; `limits` may come with it."""
 MAX_HEADER_BYTES: Final = 64 << 10

@@ -25,8 +25,6 @@ from toolexec.runtime.protocol.messages import (
     whole_text,
 )
 
-__all__ = ["PIECE", "decode_in_pieces", "messages_in_pieces"]
-
 PIECE: Final = 1 << 14
 """How many bytes are decoded in one go, which takes a millisecond or two."""
 

@@ -21,9 +21,10 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.steps import Step
 from toolexec.run.types import Result, StepResult
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from toolexec.runtime.protocol import answers
 from toolexec.runtime.protocol.connections import Connection
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, PROTOCOL, VERSION, Codec, JSONCodec, Message
+from toolexec.runtime.protocol.messages import Codec, JSONCodec, Message
 from toolexec.runtime.protocol.wire import read_error
 
 __all__ = ["ProxyGateway"]

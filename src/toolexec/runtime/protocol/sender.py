@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from toolexec.process.stream import QuickStream, Stream
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
-
-__all__ = ["PIECE", "Sender"]
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
 
 PIECE: Final = 1 << 20
 """How many bytes go into the stream in one go: the event loop does nothing else meanwhile."""

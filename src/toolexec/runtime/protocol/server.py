@@ -21,10 +21,9 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.protocols import provides
 from toolexec.run.large import MAX_STEPS, Budget, encode_large, is_small, off_loop
 from toolexec.run.types import Result, StepResult
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, Message, encode_message
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
+from toolexec.runtime.protocol.messages import Message, encode_message
 from toolexec.runtime.protocol.wire import error_payload, read_steps, result_fields, step_payload
-
-__all__ = ["Relay", "RequestServer", "ResultReader"]
 
 _MAX_LIMIT = 1000
 _READ_SECONDS = 30.0

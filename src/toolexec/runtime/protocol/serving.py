@@ -11,21 +11,11 @@ from toolexec.code.gateway import Gateway
 from toolexec.code.tools import Tools
 from toolexec.code.types import Output
 from toolexec.errors import ConnectionClosedError, ProtocolError
+from toolexec.runtime.guest.python.protocol import PROTOCOL, VERSION
 from toolexec.runtime.protocol.connections import Connection
-from toolexec.runtime.protocol.messages import (
-    PROTOCOL,
-    REQUESTS,
-    VERSION,
-    Codec,
-    HostState,
-    JSONCodec,
-    Message,
-    read_message,
-)
+from toolexec.runtime.protocol.messages import REQUESTS, Codec, HostState, JSONCodec, Message, read_message
 from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.protocol.turns import Turns
-
-__all__ = ["serve_gateway"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _JSON: Final = JSONCodec()

@@ -12,12 +12,10 @@ from typing import Final, Literal
 
 from toolexec.errors import InvalidRequestError, ProtocolError
 from toolexec.model.json_value import JSONObject
-from toolexec.process.directory import MAX_FILES, check_names
+from toolexec.process.directory import check_names
 from toolexec.runtime.guest.python.protocol import MAX_LEFT_OUT
 from toolexec.runtime.protocol.messages import HostState, Message, encode_data_frame, encode_message
 from toolexec.runtime.protocol.sender import PIECE, Sender
-
-__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "Transfers"]
 
 MAX_FILE_BYTES: Final = 256 << 20
 """How many bytes the files that a run gives back may have together."""

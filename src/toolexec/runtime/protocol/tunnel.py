@@ -18,8 +18,6 @@ from toolexec.runtime.guest.python.protocol import MAX_CONNECTIONS, WINDOW
 from toolexec.runtime.protocol.messages import Message, encode_data_frame
 from toolexec.runtime.protocol.sender import Sender
 
-__all__ = ["MAX_CONNECTIONS", "WINDOW", "Connect", "Tunnel", "Tunnels"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _ACK: Final = WINDOW // 4

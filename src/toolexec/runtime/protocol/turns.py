@@ -6,8 +6,6 @@ import asyncio
 from time import monotonic
 from typing import Final
 
-__all__ = ["Turns"]
-
 _SECONDS: Final = 0.01
 _STARTED: Final = 16
 """How many requests may start in one turn. Each runs in a task, and the loop runs all tasks that are ready before it

@@ -11,17 +11,7 @@ from toolexec.errors import CodeError, Outcome, ProtocolError, ToolExecError, Vi
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.run.steps import Step, read_chain_steps
 from toolexec.run.types import Result, StepResult
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES
-
-__all__ = [
-    "error_payload",
-    "read_code_error",
-    "read_error",
-    "read_steps",
-    "read_violations",
-    "result_fields",
-    "step_payload",
-]
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
 
 _MAX_TEXT = 20_000
 _MAX_CODE = 100

@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["MIN_SECRET_CHARS", "SKEW", "SigningKey"]
-
 SKEW: Final = 300.0
 """By how many seconds the clocks of the two sides may differ."""
 MIN_SECRET_CHARS: Final = 16

@@ -12,8 +12,6 @@ from toolexec.model.declared import PathName, Seconds, setting
 from toolexec.model.settings import checked
 from toolexec.runtime.remote.settings import RemoteSettings
 
-__all__ = ["ProxmoxSettings"]
-
 _NODE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 _TOKEN_ID: Final = re.compile(r"[^\s:/!@=]+@[A-Za-z][A-Za-z0-9.\-_]*![A-Za-z][A-Za-z0-9.\-_]*")
 _USER: Final = re.compile(r"[^\s:/!@=]+@[A-Za-z][A-Za-z0-9.\-_]*")

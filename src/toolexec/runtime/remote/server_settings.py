@@ -9,10 +9,8 @@ from typing import Final
 from toolexec.errors import ConfigurationError
 from toolexec.model.declared import Bytes, FileName, PathName, Seconds, duration, setting
 from toolexec.model.settings import checked
-from toolexec.runtime.base import PROFILES
+from toolexec.run.run_request import PROFILES
 from toolexec.runtime.remote.keys import MIN_SECRET_CHARS, SKEW, SigningKey
-
-__all__ = ["MAX_HEAD_BYTES", "RuntimeServerSettings", "TenantQuota"]
 
 MAX_HEAD_BYTES: Final = 64 << 10
 """How long the head of a message of a connection may be."""

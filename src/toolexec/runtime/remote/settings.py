@@ -18,8 +18,6 @@ from toolexec.runtime.kinds import isolations
 if TYPE_CHECKING:
     from toolexec.runtime.remote.keys import SigningKey
 
-__all__ = ["RemoteSettings"]
-
 
 @checked("RemoteSettings")
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Final, Literal
 
 from toolexec.code.limits import LimitsEnforced
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -19,20 +19,12 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import checked
-from toolexec.runtime.base import (
-    LANGUAGES,
-    Availability,
-    ExecuteRequest,
-    SandboxSession,
-    located,
-)
+from toolexec.runtime.base import LANGUAGES, Availability, SandboxSession, located
 from toolexec.runtime.claims import claim_limits
 from toolexec.runtime.runs import OwnRuns, language_of, result_of
 from toolexec.runtime.sessions import GuestSession, Stop
 from toolexec.runtime.unsafe_host.guest import Guest, Run
 from toolexec.runtime.unsafe_host.languages import Launcher
-
-__all__ = ["UnsafeConfig", "UnsafeHostBackend"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _KNOWN_MODES: Final = ("subprocess", "interpreter")

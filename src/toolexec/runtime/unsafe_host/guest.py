@@ -11,12 +11,12 @@ from signal import SIGKILL
 from time import monotonic
 from typing import Any
 
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import GatewayError
 from toolexec.process.child import Child
 from toolexec.process.directory import WorkDirectory
 from toolexec.process.settling import to_the_end
 from toolexec.process.stream import SocketStream
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.guest.go.program import crash_error, with_source
 from toolexec.runtime.outcome import Ending
 from toolexec.runtime.protocol.conversation import Conversation
@@ -24,8 +24,6 @@ from toolexec.runtime.runs import Deadline
 from toolexec.runtime.sessions import GRACE, Stop
 from toolexec.runtime.unsafe_host.languages import CompileFailedError, Launcher, base_environment
 from toolexec.runtime.unsafe_host.limits import watch_limits
-
-__all__ = ["Guest", "Run"]
 
 _LAST_WORDS = 1.0
 

@@ -16,8 +16,6 @@ from toolexec.process.child import run_child
 from toolexec.runtime.guest import bundle
 from toolexec.runtime.guest.go.program import compile_error, program_file
 
-__all__ = ["CompileFailedError", "Launcher", "Toolchain", "base_environment"]
-
 _GUESTS: Final = Path(bundle.__file__).parent
 _COMMANDS: Final = {"bash": "bash", "javascript": "node", "go": "go"}
 _VERSION_ARGS: Final = {"python": "--version", "bash": "--version", "javascript": "--version", "go": "version"}

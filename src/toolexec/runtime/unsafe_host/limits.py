@@ -10,8 +10,6 @@ from toolexec.code.limits import Limits
 from toolexec.process.tree import ProcessTree
 from toolexec.process.watch import Watch
 
-__all__ = ["watch_limits"]
-
 _CAN_WATCH: Final = sys.platform == "linux"
 """Whether sums over processes can be had here."""
 

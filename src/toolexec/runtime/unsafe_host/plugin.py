@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.runtime.unsafe_host import UnsafeConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _read(_: SandboxSettings) -> UnsafeConfig:
     from toolexec.runtime.unsafe_host import UnsafeConfig

@@ -10,18 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from toolexec.code.limits import LimitsEnforced
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import InvalidRequestError, SandboxError, ToolExecError
 from toolexec.errors.extras import unix_needed
-from toolexec.runtime.base import Availability, ExecuteRequest, SandboxSession
+from toolexec.runtime.base import Availability, SandboxSession
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.config import WasmConfig, WasmSettings
 from toolexec.runtime.wasm.enforced import enforced_by_wasm
 
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.python import PythonLanguage
-
-__all__ = ["WasmBackend", "WasmLanguage"]
 
 
 class WasmLanguage(Protocol):

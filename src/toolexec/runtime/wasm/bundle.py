@@ -20,8 +20,6 @@ from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Bundle", "Deferred", "Refusals"]
-
 _ROOT: Final = "/packages"
 _SKIPPED: Final = {"__main__", "conftest", "test", "tests", "testing"}
 _INFO: Final = ".dist-info"

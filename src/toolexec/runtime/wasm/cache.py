@@ -18,7 +18,7 @@ from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.model.json_value import JSONObject
 from toolexec.process.caches import cache_directory
 from toolexec.process.private import OpenFile, PrivateDirectory, StoredFile
-from toolexec.process.steps import BuildStep, OnStep, run_work
+from toolexec.process.steps import OnStep, run_work
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.component import (
     Component,
@@ -30,8 +30,6 @@ from toolexec.runtime.wasm.component import (
 from toolexec.runtime.wasm.precompiled import precompiled_code
 from toolexec.runtime.wasm.requirements import EXTRA
 from toolexec.version import __version__
-
-__all__ = ["SHIPPED", "BuildStep", "CachedComponent", "CompiledComponent", "ComponentCache", "default_directory"]
 
 SHIPPED: Final = Path(__file__).with_name("python.wasm")
 """The component that wheels bring along, with its description in `python.json`; a source tree has none."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolexec.errors import ConfigurationError, MissingExtraError
-from toolexec.process.steps import KILLED, BuildStep, OnStep, run_command
+from toolexec.process.steps import KILLED, OnStep, run_command
 from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.requirements import normal_requirements
 from toolexec.runtime.wasm.memory_image import in_directory, with_immortal_objects
@@ -28,16 +28,6 @@ from toolexec.runtime.wasm.requirements import (
 
 if TYPE_CHECKING:
     from toolexec.model.json_value import JSONDict  # a wheel is built where no dependency is installed
-
-__all__ = [
-    "GUEST",
-    "BuildStep",
-    "Component",
-    "build_component",
-    "builder_version",
-    "inputs_digest",
-    "installed_version",
-]
 
 GUEST: Final = Path(__file__).parents[1] / "guest" / "python"
 """The directory of the guest program, which the component has as the package `toolexec_guest`."""

@@ -11,8 +11,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
 from toolexec.process.steps import BuildStep
 
-__all__ = ["MAX_WORKERS", "WasmConfig", "WasmSettings"]
-
 MAX_WORKERS: Final = 1024
 """The most worker processes of one backend."""
 

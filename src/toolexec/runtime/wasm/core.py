@@ -18,8 +18,6 @@ from toolexec.runtime.wasm.ffi import CallError
 from toolexec.runtime.wasm.guest import Clock, InstanceFailed, InstanceStopped, Random, StopCalled
 from toolexec.runtime.wasm.instance import judge
 
-__all__ = ["CoreGuest", "CoreInstance", "TextWriter"]
-
 _NO_LIMIT = 2**62
 _PAGE_BYTES = 65_536
 _TABLES = 8

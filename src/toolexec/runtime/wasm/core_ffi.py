@@ -32,19 +32,6 @@ from wasmtime import _ffi as _c  # pyright: ignore[reportPrivateUsage]
 from toolexec.runtime.wasm.ffi import CallError, EpochCallback, c_function, held, on_epoch, released
 from toolexec.runtime.wasm.refused import GuestFaultError
 
-__all__ = [
-    "KINDS",
-    "CoreHostFunction",
-    "ExportedFunction",
-    "LinearMemory",
-    "OutOfBoundsError",
-    "define_function",
-    "find_export",
-    "instantiate",
-    "kinds_of",
-    "watch_epochs",
-]
-
 CoreHostFunction: TypeAlias = Callable[..., int | None]
 """Gets the guest and then its parameters, integers without a sign; gives the result, if it has one."""
 

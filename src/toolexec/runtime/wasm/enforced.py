@@ -7,10 +7,8 @@ from typing import Final
 
 from toolexec.code.limits import CountedGateway, LimitsEnforced
 from toolexec.code.tools import Tools
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.code.types import ExecuteRequest
 from toolexec.runtime.claims import claim_limits
-
-__all__ = ["enforced_by_wasm"]
 
 _COUNTED: Final = claim_limits(
     timeout=True, tool_calls=True, chain_steps=True, memory=True, cpu=True, cpus=False, pids=True, disk=True

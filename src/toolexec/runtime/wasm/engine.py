@@ -15,17 +15,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.runtime.wasm.component import installed_version
 from toolexec.runtime.wasm.ffi import compile_for, compile_quickly, configure, has_slots, use_slots
 
-__all__ = [
-    "FUEL_PER_CPU_MS",
-    "SLOT_BYTES",
-    "STACK_BYTES",
-    "can_have_slots",
-    "compile_component",
-    "engine_fingerprint",
-    "fuel_for_cpu_ms",
-    "new_engine",
-]
-
 STACK_BYTES = 4 * 1024 * 1024
 """How much of the calling thread's stack a guest may use: enough for CPython to notice a recursion first."""
 

@@ -21,29 +21,6 @@ from wasmtime.component import ExportIndex, Instance, LinkerInstance, ResourceTy
 
 from toolexec.runtime.wasm.refused import GuestFaultError
 
-__all__ = [
-    "VALUE_BYTES",
-    "CallError",
-    "EpochCallback",
-    "HostCallback",
-    "StringFunction",
-    "c_function",
-    "compile_quickly",
-    "configure",
-    "current_guest",
-    "define_callback",
-    "define_exchange",
-    "define_post",
-    "define_resource",
-    "delete_value",
-    "has_slots",
-    "held",
-    "on_epoch",
-    "released",
-    "use_slots",
-    "watch_epochs",
-]
-
 Guest = TypeVar("Guest")
 HostCallback: TypeAlias = Callable[[int, int, int], None]
 """Gets the store's context, and the addresses of the arguments and of the result."""

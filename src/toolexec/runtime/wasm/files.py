@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from toolexec.errors import ConfigurationError
 from toolexec.runtime.wasm.refused import RefusedError
 
-__all__ = ["DEFAULT_BYTES", "DEFAULT_ENTRIES", "Directory", "File", "MemoryFiles", "Node"]
-
 DEFAULT_BYTES = 64 * 1024 * 1024
 DEFAULT_ENTRIES = 4096
 _NAME_BYTES = 255  # as on a common disk

@@ -17,8 +17,6 @@ from toolexec.runtime.wasm.streams import (
     expect,
 )
 
-__all__ = ["FUNCTIONS", "ROOT_PATH", "TEMPORARY_PATH", "Descriptor", "EntryStream", "RootDescriptor"]
-
 ROOT_PATH = "/workspace"
 """Where the guest finds its files."""
 TEMPORARY_PATH = "/tmp"  # noqa: S108 - in the guest

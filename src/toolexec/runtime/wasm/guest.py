@@ -17,34 +17,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.runtime.wasm.files import DEFAULT_BYTES, MemoryFiles
 from toolexec.runtime.wasm.refused import GuestFaultError
 
-__all__ = [
-    "MAX_HANDLES",
-    "PATIENCE_SECONDS",
-    "STEP_NANOSECONDS",
-    "Clock",
-    "ExitCalled",
-    "Guest",
-    "Handle",
-    "Handles",
-    "HostCalls",
-    "InstanceFailed",
-    "InstanceSettings",
-    "InstanceStopped",
-    "OnOutput",
-    "Output",
-    "Random",
-    "RealClock",
-    "Reason",
-    "SeededRandom",
-    "Starts",
-    "StopCalled",
-    "SystemRandom",
-    "Thing",
-    "VirtualClock",
-    "make_clock",
-    "make_random",
-]
-
 Reason: TypeAlias = Literal["memory", "fuel", "stack", "exit", "trap", "host"]
 
 STEP_NANOSECONDS = 1000

@@ -11,12 +11,11 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeResult
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import ClosedError, ConfigurationError, InvalidRequestError, ProtocolError, ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.process.settling import retrieve, settle
 from toolexec.process.threads import WorkerThreads
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, judge
 from toolexec.runtime.protocol.hostcalls import HostCalls
 from toolexec.runtime.runs import ALARMS
@@ -32,14 +31,6 @@ from toolexec.runtime.wasm.guest import (
 )
 from toolexec.runtime.wasm.instance import check_stack
 from toolexec.runtime.wasm.recorded import recorded_clock
-
-__all__ = [
-    "GuestEnd",
-    "GuestRuns",
-    "describe_end",
-    "fuel_of",
-    "time_and_chance",
-]
 
 T = TypeVar("T")
 _KIND: Final = "wasm"

@@ -37,14 +37,6 @@ from toolexec.runtime.wasm.guest import (
 from toolexec.runtime.wasm.refused import GuestFaultError
 from toolexec.runtime.wasm.world import World
 
-__all__ = [
-    "THREAD_STACK_BYTES",
-    "Instance",
-    "Program",
-    "check_stack",
-    "thread_stack_bytes",
-]
-
 THREAD_STACK_BYTES = STACK_BYTES + 1024 * 1024
 """The stack that a thread needs to run a guest: the guest's part, and one for the host functions that it calls."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from toolexec.code.types import CodeResult, Output
+from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -24,7 +24,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
 )
 from toolexec.model.json_value import JSONObject, has_surrogate
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.runtime.protocol.hostcalls import HostCalls, result_payload
 from toolexec.runtime.protocol.recorded_calls import host_calls
 from toolexec.runtime.protocol.server import RequestServer
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from toolexec.runtime.wasm.core import CoreGuest, CoreInstance
     from toolexec.runtime.wasm.quickjs import Image
-
-__all__ = ["JavaScriptLanguage", "ScriptFiles"]
 
 _MOST_FILES = 1024
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-__all__ = ["MarkerScanner", "read_marker"]
-
 _PREFIX: Final = "__OUT__:"
 _KEY: Final = "__out"
 _MAX_LINE: Final = 1 << 20

@@ -12,8 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["DIRECTORY", "in_directory", "with_immortal_objects"]
-
 DIRECTORY: Final = "/workspace"
 """Where programs run. It is part of a guest's own disk, and so not there while the component is built."""
 

@@ -14,14 +14,12 @@ from typing import Any, Final
 
 from wasmtime import Engine, FuncType, Module, WasmtimeError, wat2wasm
 
+from toolexec.code.types import ExecuteRequest
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.process.private import PrivateDirectory
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.wasm.cache import default_directory
 from toolexec.runtime.wasm.engine import engine_fingerprint
 from toolexec.version import __version__
-
-__all__ = ["CompiledModules", "check_imports", "load_module", "module_bytes"]
 
 _KEYS: Final = ("wasm_module", "wasm_module_b64")
 _MAGIC: Final = b"\0asm"

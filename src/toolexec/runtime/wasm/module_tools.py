@@ -25,12 +25,11 @@ from typing import Any, Final
 from wasmtime import Linker
 
 from toolexec.errors import ProtocolError
-from toolexec.runtime.protocol.messages import MAX_FRAME_BYTES, REQUESTS
+from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
+from toolexec.runtime.protocol.messages import REQUESTS
 from toolexec.runtime.protocol.wire import error_payload
 from toolexec.runtime.wasm.core import CoreGuest
 from toolexec.runtime.wasm.core_ffi import define_function
-
-__all__ = ["MODULE", "ModuleTools", "define_tools"]
 
 MODULE: Final = "tools"
 

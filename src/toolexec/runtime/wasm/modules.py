@@ -13,10 +13,10 @@ from typing import Any, Final
 import wasmtime
 from wasmtime import Linker, Module
 
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import ConfigurationError, InvalidRequestError
 from toolexec.model.json_value import JSONObject
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.runtime.protocol.hostcalls import HostCalls
 from toolexec.runtime.protocol.recorded_calls import host_calls
 from toolexec.runtime.protocol.server import RequestServer
@@ -35,8 +35,6 @@ from toolexec.runtime.wasm.guest_run import (
 )
 from toolexec.runtime.wasm.markers import MarkerScanner
 from toolexec.runtime.wasm.module_source import CompiledModules, check_imports, module_bytes
-
-__all__ = ["PAGE_BYTES", "ModuleLanguage"]
 
 PAGE_BYTES: Final = 65_536
 _VERSION: Final = version("wasmtime")

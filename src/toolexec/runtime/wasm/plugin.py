@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.sandboxes import SandboxSettings
     from toolexec.runtime.wasm.config import WasmConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> WasmConfig:
     from toolexec.runtime.wasm.config import WasmConfig

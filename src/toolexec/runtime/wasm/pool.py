@@ -14,8 +14,6 @@ from toolexec.runtime.wasm.engine import SLOT_BYTES
 from toolexec.runtime.wasm.guest import InstanceSettings
 from toolexec.runtime.wasm.instance import Instance, Program
 
-__all__ = ["GuestPool"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _WARM = json.dumps({"type": "warm", "id": "0", "payload": {"cwd": "/workspace"}})
 

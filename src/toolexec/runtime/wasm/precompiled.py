@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PACKAGE", "machine", "precompiled_code"]
-
 PACKAGE: Final = "toolexec_sandbox"
 """The package that holds the code, in one file for each kind of machine."""
 

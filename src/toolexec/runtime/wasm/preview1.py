@@ -16,8 +16,6 @@ from toolexec.runtime.wasm.core import CoreGuest
 from toolexec.runtime.wasm.core_ffi import OutOfBoundsError, define_function
 from toolexec.runtime.wasm.guest import ExitCalled
 
-__all__ = ["MODULE", "SIGNATURES", "define_preview1"]
-
 MODULE: Final = "wasi_snapshot_preview1"
 
 SIGNATURES: Final[Mapping[str, str]] = {

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from toolexec.model.json_value import JSONObject
 
-__all__ = ["install_frame", "probe_program"]
-
 
 def probe_program(wanted: JSONObject) -> str:
     """Return the source of a program that stops the next one in its guest where *wanted* says, and reports what it

@@ -20,8 +20,6 @@ from toolexec.runtime.wasm.cache import ComponentCache
 if TYPE_CHECKING:
     from toolexec.runtime.wasm.instance import Program
 
-__all__ = ["load_program", "optimise"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _SLOW: Final = "preparing the embedded sandbox for its first use; this takes up to a minute, once"
 _programs: dict[tuple[Path, tuple[str, ...]], Program] = {}

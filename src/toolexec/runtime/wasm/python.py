@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolexec.code.deliveries import Probe, probe_of
 from toolexec.code.tools import Tools
-from toolexec.code.types import BackendInfo, CodeResult
+from toolexec.code.types import BackendInfo, CodeResult, ExecuteRequest
 from toolexec.errors import (
     InvalidRequestError,
     ProtocolError,
@@ -24,7 +24,7 @@ from toolexec.errors import (
 )
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.runtime.json_text import AS_JSON
 from toolexec.runtime.outcome import judge
 from toolexec.runtime.priority import APART, GIVES_WAY
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.wasm.python_run import AnyInstance
     from toolexec.runtime.wasm.python_session import PythonSession
     from toolexec.runtime.wasm.workers.pool import Workers
-
-__all__ = ["PythonLanguage"]
 
 _IDLE_SECONDS = 0.02
 """How long no program runs before guests are pre-warmed, which takes 5 ms of CPU each."""

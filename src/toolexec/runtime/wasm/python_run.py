@@ -16,12 +16,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolexec.backend.failures import is_cancelled
-from toolexec.code.types import Output, Stream
+from toolexec.code.types import ExecuteRequest, Output, Stream
 from toolexec.errors import ClosedError
 from toolexec.model.json_value import JSONDict
 from toolexec.process.threads import NoThreadError, WorkerThreads
 from toolexec.run.large import walked
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.outcome import Ending, Stopped
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
 from toolexec.runtime.protocol.recorded_calls import host_calls
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.wasm.workers.instance import WorkerInstance
 
     AnyInstance: TypeAlias = Instance | WorkerInstance
-
-__all__ = ["PythonOutput", "PythonRun", "execute_frame"]
 
 _LEAST_MORE = 0.1
 """For how long a deadline that has moved is left alone at least."""

@@ -8,15 +8,12 @@ from typing import TypeAlias
 
 from toolexec.code.deliveries import probe_of
 from toolexec.code.tools import Tools
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import CodeTimeoutError, SandboxFailedError
-from toolexec.runtime.base import ExecuteRequest
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls
 from toolexec.runtime.wasm.instance import Instance
 from toolexec.runtime.wasm.python_run import PythonOutput, PythonRun
 from toolexec.runtime.wasm.recorded import SessionClock
-
-__all__ = ["HostSwitch", "PythonSession"]
 
 RunGuest: TypeAlias = Callable[
     [ExecuteRequest, Callable[[PythonRun], Instance], Callable[[], None] | None], Awaitable[CodeResult]

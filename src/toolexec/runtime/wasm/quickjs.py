@@ -16,8 +16,6 @@ from toolexec.runtime.wasm.core import CoreGuest, CoreInstance
 from toolexec.runtime.wasm.core_ffi import define_function, kinds_of
 from toolexec.runtime.wasm.preview1 import define_preview1
 
-__all__ = ["Image", "QuickJS", "ScriptError", "define_imports", "misfits"]
-
 _EXPORTS: Final = {
     "call_function": ("iiiii", "i"),
     "eval_code": ("iii", "i"),

@@ -9,8 +9,6 @@ from toolexec.runtime.wasm.cache import SHIPPED, ComponentCache
 from toolexec.runtime.wasm.component import builder_version, installed_version
 from toolexec.runtime.wasm.config import WasmConfig
 
-__all__ = ["sandbox_availability"]
-
 
 def sandbox_availability(config: WasmConfig) -> Availability:
     """Return whether the sandbox can run here; builds and loads nothing."""

@@ -11,10 +11,8 @@ from toolexec.runtime.protocol.server import RequestServer
 from toolexec.runtime.wasm.guest import STEP_NANOSECONDS, VirtualClock
 
 if TYPE_CHECKING:
-    from toolexec.runtime.base import ExecuteRequest
+    from toolexec.code.types import ExecuteRequest
     from toolexec.runtime.protocol.hostcalls import HostCalls
-
-__all__ = ["RecordedClock", "SessionClock", "recorded_clock", "session_clock"]
 
 _SECOND: Final = 1_000_000_000
 _LAST: Final = 253_402_300_799 * _SECOND

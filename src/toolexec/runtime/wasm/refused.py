@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["GuestFaultError", "RefusedError"]
-
 
 class RefusedError(Exception):
     """The answer to the guest is an error; CPython turns it into an OSError.

@@ -16,8 +16,6 @@ from toolexec.process.steps import OnStep, run_command
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["EXTRA", "add_time_zones", "install_packages"]
-
 EXTRA: Final = "sandbox-build"
 _TIME_ZONES: Final = "tzdata"
 _GUEST_PYTHON: Final = "3.14"

@@ -18,7 +18,7 @@ from time import monotonic
 from types import SimpleNamespace
 from typing import Any, Final
 
-from toolexec.code.types import CodeResult
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import (
     ConfigurationError,
     InvalidRequestError,
@@ -29,7 +29,7 @@ from toolexec.errors import (
 from toolexec.model.json_value import JSONObject
 from toolexec.process.steps import LogOnce, run_work
 from toolexec.runtime import guest
-from toolexec.runtime.base import Availability, ExecuteRequest
+from toolexec.runtime.base import Availability
 from toolexec.runtime.guest.sources import source_of
 from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls, result_payload
 from toolexec.runtime.protocol.recorded_calls import host_calls
@@ -40,8 +40,6 @@ from toolexec.runtime.wasm.files import MemoryFiles
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceStopped
 from toolexec.runtime.wasm.guest_run import GuestEnd, GuestRuns, describe_end, fuel_of
 from toolexec.runtime.wasm.python_run import execute_frame
-
-__all__ = ["ProvidedFiles", "ScienceLanguage", "science_packages"]
 
 _MOST_ENTRIES = 4096
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["LIMITED", "READY", "STDLIB", "UNAVAILABLE"]
-
 _NAMES: Final = """
     __future__ _thread abc annotationlib argparse array ast asyncio asyncio.taskgroups asyncio.timeouts atexit
     base64 bdb binascii bisect builtins

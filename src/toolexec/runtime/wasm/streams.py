@@ -12,19 +12,6 @@ from toolexec.runtime.wasm.files import File, MemoryFiles
 from toolexec.runtime.wasm.guest import ExitCalled, Guest, Handle, Thing
 from toolexec.runtime.wasm.refused import GuestFaultError, RefusedError
 
-__all__ = [
-    "CHUNK_BYTES",
-    "FUNCTIONS",
-    "FileReader",
-    "FileWriter",
-    "HostFunction",
-    "InputStream",
-    "OutputStream",
-    "Pollable",
-    "StreamError",
-    "expect",
-]
-
 HostFunction: TypeAlias = Callable[..., Any]
 T = TypeVar("T", bound=Thing)
 

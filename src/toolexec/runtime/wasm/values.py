@@ -18,8 +18,6 @@ from wasmtime import component as c
 from toolexec.runtime.wasm import ffi
 from toolexec.runtime.wasm.refused import RefusedError
 
-__all__ = ["adapt", "lifter", "lowerer"]
-
 Lift: TypeAlias = Callable[[int, bytes, int], Any]
 """Gets the store's context, a block of memory and the offset of the image in it."""
 Lower: TypeAlias = Callable[[int, Any], bytes]

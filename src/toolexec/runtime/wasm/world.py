@@ -18,8 +18,6 @@ from toolexec.runtime.wasm.refused import RefusedError
 from toolexec.runtime.wasm.streams import HostFunction
 from toolexec.runtime.wasm.values import adapt
 
-__all__ = ["FUNCTIONS", "Network", "World"]
-
 
 class Network(Thing):
     """A network that nothing can be done with."""

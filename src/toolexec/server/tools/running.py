@@ -17,8 +17,8 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.schema import same_json
 from toolexec.run.ceilings import refuse_above
 from toolexec.run.framing import Framed, framed_parts, framed_value
-from toolexec.run.outline import MIN_BYTES
 from toolexec.run.results import Shown
+from toolexec.run.settings import MIN_BYTES
 from toolexec.run.types import Result
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.errors import error_reply

@@ -11,8 +11,6 @@ from toolexec.code.limits import Limits
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult
 
-__all__ = ["ISOLATING", "LIMITS", "Attempt", "Check", "Escape", "all_of", "code_of", "ends_with", "gives"]
-
 LIMITS = Limits(
     max_tool_calls=20,
     max_chain_steps=10,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolexec.testing.escapes.base import Escape
 
-__all__ = ["HOST_ESCAPES", "TRY"]
-
 TRY = """
 def attempt(name, action):
     try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolexec.testing.escapes.base import Attempt, Check, Escape, all_of, code_of, ends_with, gives
 from toolexec.testing.escapes.host import TRY
 
-__all__ = ["INTERPRETER_ESCAPES"]
-
 _FAILED = ("code_error", "limit_exceeded", "sandbox_failed", "code_timeout", "sandbox_violation")
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from toolexec.testing.escapes.base import Attempt, Check, Escape, code_of
 
-__all__ = ["KERNEL_ESCAPES"]
-
 _REFUSED: Final = frozenset({"EPERM", "EACCES", "ENOSYS"})
 """What the wall answers: the kernel has not looked at the arguments."""
 _NO_SOCKET: Final = frozenset({*_REFUSED, "EAFNOSUPPORT", "EPROTONOSUPPORT"})

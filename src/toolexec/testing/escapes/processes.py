@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolexec.testing.escapes.base import LIMITS, Attempt, Escape, ends_with
 from toolexec.testing.escapes.host import TRY
 
-__all__ = ["PROCESS_ESCAPES"]
-
 _BEAT = """
 import os, socket, sys, time
 def live_on():

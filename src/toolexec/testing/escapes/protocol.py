@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from toolexec.testing.escapes.base import LIMITS, Attempt, Escape, all_of, ends_with, gives
 
-__all__ = ["BROKEN", "PROTOCOL_ESCAPES", "SEND"]
-
 SEND = '''
 import json, os, struct, sys
 channel = tools._Tools__channel

@@ -9,8 +9,6 @@ from toolexec.testing.escapes.base import LIMITS, Attempt, Escape, ends_with
 from toolexec.testing.escapes.host import TRY
 from toolexec.testing.escapes.protocol import BROKEN, SEND
 
-__all__ = ["REQUEST_ESCAPES"]
-
 
 def _calls_within(attempt: Attempt) -> str:
     made, most = attempt.tools.calls_made, attempt.tools.limits.max_tool_calls

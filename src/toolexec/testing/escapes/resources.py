@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from toolexec.testing.escapes.base import LIMITS, Attempt, Check, Escape, all_of, code_of, ends_with, gives
 
-__all__ = ["RESOURCE_ESCAPES"]
-
 _STOPPED = ("code_timeout", "limit_exceeded")
 _FAILED = ("code_error", "limit_exceeded", "sandbox_failed", "code_timeout", "sandbox_violation")
 _MOST_OUTPUT = 5 << 20

@@ -26,8 +26,6 @@ from toolexec.model.binding import LocalBinding
 from toolexec.model.declare import declare
 from toolexec.run.runner import DefaultRunner
 
-__all__ = ["Site"]
-
 _CANARY = "import os, time\nos.close(1)\ntime.sleep(3600)"
 
 

@@ -13,8 +13,6 @@ from typing import Self
 
 from toolexec.process.tree import descendants
 
-__all__ = ["Watch"]
-
 _TICK_SECONDS = 0.02
 _LOOKS_AT_CHILDREN = 10
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

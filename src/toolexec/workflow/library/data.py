@@ -22,8 +22,6 @@ from toolexec.workflow.values import (
     type_name,
 )
 
-__all__ = ["DATA"]
-
 DATA: Final = Library("data")
 _MAX_JSON: Final = 8 << 20
 _MAX_PATH: Final = 2000

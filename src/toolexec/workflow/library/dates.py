@@ -10,8 +10,6 @@ from typing import Final
 from toolexec.workflow.library.function import Context, Library
 from toolexec.workflow.values import OperationError, Value, bounded, described
 
-__all__ = ["DATES"]
-
 DATES: Final = Library("dates")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

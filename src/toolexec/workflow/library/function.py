@@ -11,8 +11,6 @@ from typing import Final
 from toolexec.run.large import Budget, is_small
 from toolexec.workflow.values import OperationError, Value, described, whole
 
-__all__ = ["Context", "Function", "Library", "Parameter"]
-
 _SIGNATURE: Final = re.compile(r"(?P<name>\w+)\((?P<parameters>.*)\) -> (?P<returns>.+)")
 _TYPES: Final[dict[str, frozenset[type]]] = {
     "any": frozenset({type(None), bool, int, float, str, list, dict}),

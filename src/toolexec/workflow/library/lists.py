@@ -23,8 +23,6 @@ from toolexec.workflow.values import (
     text_of,
 )
 
-__all__ = ["LISTS", "range_of"]
-
 LISTS: Final = Library("lists")
 _SORTED_AT_ONCE: Final = 10_000
 

@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.workflow.library.function import Library
 from toolexec.workflow.values import OperationError, Value, described, is_number, number
 
-__all__ = ["NUMBERS"]
-
 NUMBERS: Final = Library("numbers")
 _INTEGER: Final = re.compile(r"\s*[-+]?[0-9]{1,1300}\s*")
 _FLOAT: Final = re.compile(r"\s*[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?\s*")

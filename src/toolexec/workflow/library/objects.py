@@ -7,8 +7,6 @@ from typing import Final
 from toolexec.workflow.library.function import Library
 from toolexec.workflow.values import OperationError, Value, described, listed
 
-__all__ = ["OBJECTS", "at_path"]
-
 OBJECTS: Final = Library("objects")
 
 

@@ -7,8 +7,6 @@ from typing import Final
 from toolexec.workflow.library.function import Context, Library
 from toolexec.workflow.values import OperationError, Value, bounded, described, is_in, text_of
 
-__all__ = ["TEXT"]
-
 TEXT: Final = Library("strings")
 _MAX_PATTERN: Final = 1000
 

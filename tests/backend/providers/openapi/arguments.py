@@ -11,8 +11,6 @@ from hypothesis import find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument, NoSuchExample
 
-__all__ = ["Ungiven", "arguments_for"]
-
 _LEVELS = 4
 _FORMATS = {
     "date": "2024-02-29",

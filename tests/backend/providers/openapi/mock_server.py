@@ -15,8 +15,6 @@ from openapi_core.contrib.werkzeug import WerkzeugOpenAPIRequest
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-__all__ = ["Judge", "judging"]
-
 _JSON = ("application/json-patch+json", "application/merge-patch+json", "application/scim+json")
 _CONFIG = Config(spec_validator_cls=None, extra_media_type_deserializers=dict.fromkeys(_JSON, json.loads))
 _IGNORED = ("accept", "content-type", "authorization")

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-__all__ = ["TokenServer", "token_server"]
-
 
 @dataclass
 class TokenServer:

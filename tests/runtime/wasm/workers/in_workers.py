@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from toolexec.code.types import CodeResult
-from toolexec.runtime.base import ExecuteRequest
+from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.runtime.wasm.backend import WasmBackend
 from toolexec.runtime.wasm.python import PythonLanguage
 from toolexec.runtime.wasm.workers.pool import Workers

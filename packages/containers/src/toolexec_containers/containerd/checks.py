@@ -18,8 +18,6 @@ from toolexec_containers.containerd.runtimes import Runtime, has_program, progra
 if TYPE_CHECKING:
     from toolexec_containers.containerd.client import Client
 
-__all__ = ["ask_daemon", "look_at_runtime", "look_at_socket", "not_started"]
-
 _INSTALL: Final = "apt-get install -y containerd runc"
 _START: Final = "start it: systemctl start containerd"
 _SECONDS: Final = 5.0

@@ -30,8 +30,6 @@ from toolexec_containers.containerd.api import (
     version_pb2,
 )
 
-__all__ = ["Call", "Calls", "Client", "is_lost", "status_of"]
-
 _Asked = TypeVar("_Asked", bound=Message)
 _Answer = TypeVar("_Answer", bound=Message)
 _Result = TypeVar("_Result")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolexec_containers.containerd.resolver import Resolver
     from toolexec_containers.containerd.spec import Plan
 
-__all__ = ["DEFAULT_ADDRESS", "ContainerdBackend", "ContainerdConfig", "ContainerdEngine"]
-
 DEFAULT_ADDRESS: Final = "/run/containerd/containerd.sock"
 
 

@@ -28,8 +28,6 @@ from toolexec_containers.containerd.api import (
 )
 from toolexec_containers.containerd.client import Calls, Client, status_of
 
-__all__ = ["Images", "ResolvedImage"]
-
 _CHUNK: Final = 1 << 20
 _MOST_JSON: Final = 4 << 20
 _UNPACKS: Final = 600.0

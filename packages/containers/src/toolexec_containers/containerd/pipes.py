@@ -16,8 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["Pipes"]
-
 _Name: TypeAlias = Literal["stdin", "stdout", "stderr"]
 _NAMES: Final[tuple[_Name, ...]] = ("stdin", "stdout", "stderr")
 _CHUNK: Final = 1 << 18

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolexec.machines import SandboxSettings
     from toolexec_containers.containerd import ContainerdConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> ContainerdConfig:
     from toolexec_containers.containerd import ContainerdConfig

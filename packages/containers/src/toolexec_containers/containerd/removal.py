@@ -25,8 +25,6 @@ from toolexec_containers.containerd.client import Calls, Client, is_lost, status
 from toolexec_containers.containerd.runtimes import DIRECTORY_PREFIX, RUNTIMES, write_wrapper
 from toolexec_containers.containerd.spec import record_of
 
-__all__ = ["ID_PREFIX", "kill_task", "owner_of", "remove_container", "sweep"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 ID_PREFIX: Final = "toolexec-"
 _OWNED: Final = f'labels."{OWNER_LABEL}"'

@@ -24,8 +24,6 @@ from toolexec.sandbox import Image
 from toolexec_containers.containerd.client import Client
 from toolexec_containers.containerd.images import Images, ResolvedImage
 
-__all__ = ["Resolver"]
-
 _HOLDS: Final = 10.0
 
 

@@ -24,21 +24,6 @@ from toolexec.sandbox import ContainerSpec
 from toolexec_containers.gvisor.runsc import bundle_config, host_bounds
 from toolexec_containers.oci import oci_config
 
-__all__ = [
-    "DIRECTORY_PREFIX",
-    "RUNTIMES",
-    "Runtime",
-    "Runtimes",
-    "bundle_for",
-    "find_runsc",
-    "find_runtime",
-    "has_program",
-    "program_directories",
-    "runtime_named",
-    "shim_name",
-    "write_wrapper",
-]
-
 DIRECTORY_PREFIX: Final = "toolexec-containerd-"
 _RUNC: Final = "io.containerd.runc.v2"
 _RUNSC: Final = "io.containerd.runsc.v1"

@@ -15,8 +15,6 @@ from toolexec_containers.containerd.api import containers_pb2, mount_pb2, option
 from toolexec_containers.containerd.pipes import Pipes
 from toolexec_containers.containerd.runtimes import Runtime
 
-__all__ = ["Plan", "record_of"]
-
 _SPEC_TYPE: Final = "types.containerd.io/opencontainers/runtime-spec/1/Spec"
 """What containerd calls the content of config.json."""
 _RUNC_OPTIONS: Final = "containerd.runc.v1.Options"

@@ -21,8 +21,6 @@ from toolexec_containers.containerd.pipes import Pipes
 from toolexec_containers.containerd.removal import kill_task, remove_container
 from toolexec_containers.containerd.spec import Plan
 
-__all__ = ["TaskContainer"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAKES_TASK: Final = 120.0
 _ENDS: Final = 20.0

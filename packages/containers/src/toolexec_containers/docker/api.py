@@ -22,8 +22,6 @@ from toolexec.machines import pauses
 from toolexec_containers.docker.attach import AttachedStream, RefusedError
 from toolexec_containers.docker.host import DockerHost, unreachable
 
-__all__ = ["REMOVAL", "DockerAPI", "DockerError"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 REMOVAL: Final = 10.0

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-__all__ = ["AttachedStream", "RefusedError"]
-
 _MAX_HEAD: Final = 1 << 16
 _HIGH_WATER: Final = 1 << 20
 _PIECE: Final = 1 << 18

@@ -11,17 +11,6 @@ from toolexec.sandbox import Availability, LimitsEnforced, claim_resources
 from toolexec_containers.docker.filters import has_filters
 from toolexec_containers.docker.host import DockerHost, explain
 
-__all__ = [
-    "Isolation",
-    "details_of",
-    "drops_of",
-    "enforced",
-    "isolation_of",
-    "not_started",
-    "problem",
-    "why_lost",
-]
-
 Isolation: TypeAlias = Literal["container", "gvisor", "vm"]
 
 _OLDEST: Final = (1, 41)

@@ -15,8 +15,6 @@ from toolexec_containers.docker.api import REMOVAL, DockerAPI
 from toolexec_containers.docker.attach import AttachedStream
 from toolexec_containers.docker.checks import why_lost
 
-__all__ = ["DockerContainer"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _SETTLE: Final = 10.0
 """How many seconds a step of the daemon may go on when its caller is cancelled: it would do half of it unseen."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolexec_containers.docker.container import DockerContainer
     from toolexec_containers.docker.images import DockerImages
 
-__all__ = ["DockerBackend", "DockerConfig", "DockerEngine", "isolation_of"]
-
 
 @checked("DockerConfig")
 @dataclass(frozen=True, slots=True, kw_only=True)

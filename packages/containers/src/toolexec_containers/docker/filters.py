@@ -10,8 +10,6 @@ from toolexec.containers import JSONObject, default_profile, oci_seccomp
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.machines import PrivateDirectory, cache_directory
 
-__all__ = ["has_filters", "seccomp_option"]
-
 
 def has_filters(info: JSONObject) -> bool:
     """Return whether the daemon can filter system calls, by what it says of itself."""

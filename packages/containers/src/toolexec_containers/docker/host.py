@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 from toolexec.containers import JSONValue, unavailable
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 
-__all__ = ["DockerHost", "explain", "find_host", "unreachable"]
-
 _P = TypeVar("_P", bound=asyncio.Protocol)
 _PORT: Final = 2375
 _TLS_PORT: Final = 2376

@@ -10,6 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from aiodocker import DockerError
+
 from toolexec.containers import (
     DIGEST_LABEL,
     ImageStore,
@@ -26,10 +28,8 @@ from toolexec.containers import (
 )
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.sandbox import Image
-from toolexec_containers.docker.api import DockerAPI, DockerError
+from toolexec_containers.docker.api import DockerAPI
 from toolexec_containers.docker.host import unreachable
-
-__all__ = ["DockerImages", "login_for"]
 
 _HOLDS: Final = 10.0
 _HUB: Final = "https://index.docker.io/v1/"

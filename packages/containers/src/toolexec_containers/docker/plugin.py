@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolexec.machines import SandboxSettings
     from toolexec_containers.docker import DockerConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> DockerConfig:
     from toolexec_containers.docker import DockerConfig

@@ -24,8 +24,6 @@ from toolexec.errors import SandboxDeniedError
 from toolexec.sandbox import ContainerSpec
 from toolexec_containers.docker.checks import isolation_of
 
-__all__ = ["create_body"]
-
 _LEAST_SHM: Final = 1 << 20
 _FIRST_TO_DIE: Final = 500
 _SENTRY_THREADS: Final = 128

@@ -16,17 +16,6 @@ from toolexec.machines import Cgroups, Resources, run_child
 from toolexec.sandbox import Availability, ContainerSpec
 from toolexec_containers.gvisor.runsc import read_version
 
-__all__ = [
-    "SECONDS",
-    "TRIAL",
-    "check_cgroups",
-    "find_runsc",
-    "runsc_environment",
-    "version_of",
-    "why_not",
-    "wrong_machine",
-]
-
 _MACHINES: Final = ("x86_64", "aarch64")
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INSTALL: Final = (

@@ -38,8 +38,6 @@ from toolexec_containers.gvisor.checks import (
 from toolexec_containers.gvisor.runsc import Bundle, bundle_config, host_bounds, remove_orphans, runsc_command
 from toolexec_containers.rootfs import RootFilesystems
 
-__all__ = ["GvisorBackend", "GvisorConfig", "GvisorEngine"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _PLATFORMS: Final = ("systrap", "ptrace", "kvm")

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolexec.machines import SandboxSettings
     from toolexec_containers.gvisor import GvisorConfig
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> GvisorConfig:
     from toolexec_containers.gvisor import GvisorConfig

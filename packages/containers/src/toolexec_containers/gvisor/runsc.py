@@ -18,8 +18,6 @@ from toolexec.machines import Resources
 from toolexec.sandbox import ContainerSpec
 from toolexec_containers.oci import oci_config
 
-__all__ = ["PREFIX", "Bundle", "bundle_config", "host_bounds", "read_version", "remove_orphans", "runsc_command"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 PREFIX: Final = "toolexec-gvisor-"
 _OWN_MEMORY: Final = 32 << 20

@@ -17,8 +17,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.machines import SocketStream
 from toolexec_microvms.jail import open_inside
 
-__all__ = ["FirecrackerAPI", "connect_inside"]
-
 _QUICK: Final = 10.0
 _SLOW: Final = 120.0
 _LONGEST: Final = 1 << 16

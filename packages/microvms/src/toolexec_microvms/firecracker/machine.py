@@ -20,8 +20,6 @@ from toolexec_microvms.firecracker.vsock import DialedStream, dial_vsock
 from toolexec_microvms.jail import Jail, exit_code
 from toolexec_microvms.machine import MachineEnd
 
-__all__ = ["API_SOCKET", "LOG", "VSOCK", "FirecrackerMachine", "machine_ended"]
-
 API_SOCKET: Final = "api.socket"
 VSOCK: Final = "vsock.socket"
 LOG: Final = "log"

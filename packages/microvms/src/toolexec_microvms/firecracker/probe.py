@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-__all__ = ["PROBE_WORD", "probe_kernel"]
-
 PROBE_WORD: Final = "toolexec"
 """The word that it says."""
 

@@ -15,8 +15,6 @@ from typing import Final
 from toolexec.containers import unavailable
 from toolexec.machines import run_child
 
-__all__ = ["OLDEST", "Programs", "find_programs"]
-
 OLDEST: Final = (1, 8)
 """The first release that describes its devices by ACPI, as the kernels of Debian need it."""
 

@@ -16,16 +16,14 @@ from typing import Final
 
 from toolexec.containers import unavailable, uncut
 from toolexec.errors import SandboxUnavailableError
-from toolexec.machines import lacking, look_at_kvm, to_the_end
+from toolexec.machines import VmFiles, lacking, look_at_kvm, to_the_end
 from toolexec.sandbox import Availability
 from toolexec_microvms.firecracker.api import FirecrackerAPI
 from toolexec_microvms.firecracker.machine import API_SOCKET, LOG, VSOCK, FirecrackerMachine
 from toolexec_microvms.firecracker.probe import PROBE_WORD, probe_kernel
 from toolexec_microvms.firecracker.programs import Programs, find_programs
 from toolexec_microvms.jail import Jail, Jails, adopt_file
-from toolexec_microvms.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmFiles, VmmName
-
-__all__ = ["BOOT_ARGUMENTS", "Firecracker"]
+from toolexec_microvms.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmmName
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -11,8 +11,6 @@ from typing import Final
 from toolexec.machines import SocketStream, Stream, pauses
 from toolexec_microvms.firecracker.api import connect_inside
 
-__all__ = ["DialedStream", "dial_vsock"]
-
 _LONGEST: Final = 32
 _ATTEMPT: Final = 5.0
 _PAUSE: Final = 0.005

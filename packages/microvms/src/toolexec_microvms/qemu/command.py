@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolexec_microvms.machine import Accelerator, Shape, VmFiles
-
-__all__ = ["KERNEL_COMMAND", "Descriptors", "qemu_command"]
+from toolexec.machines import VmFiles
+from toolexec_microvms.machine import Accelerator, Shape
 
 KERNEL_COMMAND: Final = "console=ttyS0 quiet loglevel=4 reboot=t panic=-1 random.trust_cpu=on"
 """The command line of the kernel: an end of the machine is an end of QEMU, whatever it came from."""

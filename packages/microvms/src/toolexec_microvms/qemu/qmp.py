@@ -11,8 +11,6 @@ from toolexec.containers import JSONDict
 from toolexec.errors import SandboxUnavailableError
 from toolexec.machines import SocketStream
 
-__all__ = ["QmpClient"]
-
 _LONGEST: Final = 1 << 18
 _STATE: Final = "state"
 _PROCESSOR: Final = ("type", "vendor", "family", "model", "stepping", "model-id", "feature-words")

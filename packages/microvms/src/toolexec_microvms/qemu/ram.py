@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec_microvms.sparse import copy_sparse
 
-__all__ = ["load_ram", "new_ram", "save_ram"]
-
 _ADD_SEALS: Final = 1033
 _SEALS: Final = 0x1 | 0x2 | 0x4 | 0x8
 """F_SEAL_SEAL, SHRINK, GROW and WRITE: a private mapping can be written to, and the file not any more."""

@@ -25,6 +25,7 @@ from toolexec.machines import (
     Stream,
     UserClaim,
     UserClaims,
+    VmFiles,
     cache_directory,
     find_cgroups,
     look_at_kvm,
@@ -34,13 +35,11 @@ from toolexec.sandbox import Availability, Child
 from toolexec_microvms.child import ChildMachine
 from toolexec_microvms.config import AcceleratorChoice
 from toolexec_microvms.jail import exit_code
-from toolexec_microvms.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmFiles, VmmName
+from toolexec_microvms.machine import OVERHEAD_BYTES, Accelerator, Machine, Shape, VmmName
 from toolexec_microvms.qemu.command import Descriptors, qemu_command
 from toolexec_microvms.qemu.qmp import QmpClient
 from toolexec_microvms.qemu.ram import load_ram, new_ram, save_ram
 from toolexec_microvms.qemu.walls import PROGRAMS, Walls, find_walls
-
-__all__ = ["PROCESSOR", "RAM", "STATE", "QemuMachine", "QemuVmm"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 RAM: Final = "ram"

@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from toolexec.containers import HOSTNAME
-from toolexec.machines import HOST, HOST_PATHS, VMM_NAMESPACES, root_args
-from toolexec_microvms.machine import VmFiles
-
-__all__ = ["PROGRAMS", "Walls", "find_walls"]
+from toolexec.machines import HOST, HOST_PATHS, VMM_NAMESPACES, VmFiles, root_args
 
 logger: logging.Logger = logging.getLogger(__name__)
 PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin"

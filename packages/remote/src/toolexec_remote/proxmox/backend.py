@@ -32,8 +32,6 @@ from toolexec_remote.proxmox.failures import ProxmoxError, lost_container, unava
 from toolexec_remote.proxmox.named import NamedContainer
 from toolexec_remote.proxmox.running import RunningContainer
 
-__all__ = ["ProxmoxBackend"]
-
 _KIND: Final = "proxmox_lxc"
 _WASM_LANGUAGES: Final = frozenset({"python", "javascript", "python-science", "wasm"})
 _TRIES: Final = 3

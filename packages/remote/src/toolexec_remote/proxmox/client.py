@@ -20,8 +20,6 @@ from toolexec_remote.proxmox.rights import missing
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["ProxmoxClient", "Value", "path_of"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 Value = str | int | bool
 _RENEW_SECONDS: Final = 100 * 60.0

@@ -19,8 +19,6 @@ from toolexec_remote.proxmox.owners import PREFIX, CloneNotes, read_notes
 from toolexec_remote.proxmox.rights import CLONE_PRIVILEGES, clones_path, lacking
 from toolexec_remote.proxmox.running import RunningContainer, connect, ended
 
-__all__ = ["ClonePool"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _REMOVE_SECONDS: Final = 60.0
 

@@ -14,8 +14,6 @@ from toolexec_remote.proxmox.client import ProxmoxClient, Value, path_of
 from toolexec_remote.proxmox.failures import ProxmoxError
 from toolexec_remote.proxmox.rights import MissingPrivilegeError
 
-__all__ = ["Containers", "ListedContainer"]
-
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
 _GONE: Final = "gone"

@@ -10,8 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from toolexec.errors import SandboxFailedError, SandboxUnavailableError
 
-__all__ = ["ProxmoxError", "failed_task", "lost_container", "refusal", "unavailable"]
-
 _MOST: Final = 500
 
 

@@ -12,8 +12,6 @@ from toolexec_remote.proxmox.containers import Containers
 from toolexec_remote.proxmox.failures import ProxmoxError
 from toolexec_remote.proxmox.running import RunningContainer, connect
 
-__all__ = ["NamedContainer"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MORE_SECONDS: Final = 15.0
 """How much longer than its grace a shutdown may take."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.remote import is_orphan, this_owner
 
-__all__ = ["PREFIX", "CloneNotes", "read_notes"]
-
 PREFIX: Final = "toolexec-"
 """How the host names of clones begin."""
 _NOTES: Final = re.compile(r"^toolexec clone (?P<name>\S+) of (?P<owner>\S+) until (?P<until>\d+)$", re.MULTILINE)

@@ -10,8 +10,6 @@ from toolexec.sandbox import DoctorAdvice, SandboxBackend, SandboxContext, Sandb
 if TYPE_CHECKING:
     from toolexec.remote import ProxmoxSettings, SandboxSettings
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> ProxmoxSettings | None:
     return settings.proxmox

@@ -17,8 +17,6 @@ from typing import Any, Final
 from toolexec.remote import ProxmoxSettings
 from toolexec_remote.proxmox.failures import ProxmoxError, refusal
 
-__all__ = ["CLONE_PRIVILEGES", "MissingPrivilegeError", "clones_path", "commands", "lacking", "missing"]
-
 CLONE_PRIVILEGES: Final = ("VM.Audit", "VM.PowerMgmt", "VM.Allocate", "VM.Config.Options")
 """What is needed on a clone."""
 _SAID: Final = re.compile(r"Permission check failed(?: \((?P<path>/[A-Za-z0-9._/-]*), (?P<names>[A-Za-z.|]+)\))?\s*")

@@ -11,8 +11,6 @@ from toolexec_remote.backend import RemoteBackend
 from toolexec_remote.proxmox.containers import Containers
 from toolexec_remote.proxmox.failures import ProxmoxError
 
-__all__ = ["RunningContainer", "connect", "ended"]
-
 _PAUSE: Final = 0.1
 _STEP: Final = 0.2
 _GRACE: Final = 1.0

@@ -19,8 +19,6 @@ from toolexec.model.ids import check_segment
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.settings import checked
 
-__all__ = ["CommandProvider", "CommandSettings", "CommandTool", "CommandToolSettings", "Output"]
-
 Output: TypeAlias = Literal["text", "json", "lines"]
 _INHERITED: Final = ("PATH", "HOME", "LANG")
 _MAX_OUTPUT: Final = 4 << 20

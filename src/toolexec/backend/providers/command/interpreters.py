@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["INTERPRETERS", "LAUNCHERS", "Interpreter", "Launcher", "Operand"]
-
 Operand: TypeAlias = Literal["script", "code", "argument"]
 
 

@@ -9,8 +9,6 @@ from typing import Final, Literal
 
 from toolexec.backend.providers.command.interpreters import INTERPRETERS, LAUNCHERS, Interpreter, Launcher, Operand
 
-__all__ = ["Word", "find_code"]
-
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _VERSION: Final = re.compile(r"[-.0-9]*(\.exe)?$", re.ASCII | re.IGNORECASE)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)

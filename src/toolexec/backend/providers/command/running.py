@@ -13,8 +13,6 @@ from typing import Final, Protocol, Self
 from toolexec.process.child import Child
 from toolexec.process.stream import Pipes
 
-__all__ = ["Process", "Program", "Running", "start_here"]
-
 _LINGER: Final = 0.2
 """How many seconds output may stay open after the end of a program that has started others."""
 _PATIENCE: Final = 5.0

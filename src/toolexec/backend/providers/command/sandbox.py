@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:  # they are not for all operating systems, and the settings are
     from toolexec.backend.providers.command.running import Process, Program
 
-__all__ = ["MakeSandbox", "ProgramSandbox", "SandboxRules"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRules:

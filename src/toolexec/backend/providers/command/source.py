@@ -42,8 +42,6 @@ from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.tool import DRY_RUN, Tool, ToolAnnotations
 
-__all__ = ["CommandSource", "command_source"]
-
 _SIGNALLED: Final = 128
 """What a shell adds to the number of the signal that ended its program, to make an exit code of it."""
 _LAST_SIGNAL: Final = 64

@@ -17,8 +17,6 @@ from toolexec.backend.providers.command.program_text import Word, find_code
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = ["ALL", "Argv", "Hole", "Text", "parse_text"]
-
 _Kind: TypeAlias = Literal["value", "list", "flag"]
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_][\w-]*|\*)(?P<how>\.\.\.|\?[^{}]*)?\}|[{}]", re.ASCII)
 

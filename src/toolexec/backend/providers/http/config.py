@@ -28,8 +28,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import check_ranges, checked
 from toolexec.net.oauth.settings import OAuthSettings
 
-__all__ = ["HTTPProvider", "HTTPSettings", "HTTPTool", "HTTPToolSettings", "check_auth"]
-
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _TEXT: Final[JSONObject] = {"type": ["string", "number", "boolean"]}
 _BASE: Final = re.compile(r"https?://[^/?#@\s{}]+(?:/[^?#\s{}]*)?")

@@ -19,8 +19,6 @@ from toolexec.net.http import HTTPResponse, OpenResponse
 from toolexec.net.oauth.callers import CallerLogins
 from toolexec.net.oauth.session import OAuthSession
 
-__all__ = ["Credentials", "Sent", "secrets_of_auth"]
-
 _MAX_KEPT: Final = 256
 _SECRET: Final = ("bearer", "value", "secret_access_key", "session_token")
 

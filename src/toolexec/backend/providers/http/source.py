@@ -46,8 +46,6 @@ from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse, OpenResponse
 from toolexec.net.oauth.callers import CallerLogins
 
-__all__ = ["HTTPSource", "http_source"]
-
 _FORM: Final = "application/x-www-form-urlencoded"
 
 

@@ -11,8 +11,6 @@ from toolexec.backend.providers.paths import filled_path
 from toolexec.errors import ConfigurationError, InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = ["LEFT_OUT", "PathTemplate", "as_text", "filled", "placeholders", "refused"]
-
 _HOLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _VALUE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}", re.ASCII)
 LEFT_OUT: Final = object()

@@ -24,9 +24,6 @@ from toolexec.net.oauth.reach import Client
 from toolexec.net.oauth.session import OAuthSession
 from toolexec.net.oauth.settings import OAuthSettings
 
-__all__ = ["Auth", "UsedSecrets", "secrets_of_auth"]
-
-
 _SECRET: Final = ("refresh_token", "secret_access_key", "session_token")
 
 

@@ -15,8 +15,6 @@ from toolexec.backend.providers.openapi.styles import Parameter, encoded, is_jso
 from toolexec.errors import InputValidationError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["FILE", "Body", "BodyKind", "kind_of", "written_body"]
-
 BodyKind: TypeAlias = Literal["json", "multipart", "form", "text", "binary"]
 
 FILE: Final[JSONDict] = {

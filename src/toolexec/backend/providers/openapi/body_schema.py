@@ -12,8 +12,6 @@ from toolexec.backend.providers.openapi.parameters import Argument
 from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable, encode
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["BodyReader", "preferred"]
-
 _ORDER: Final[tuple[BodyKind, ...]] = ("json", "multipart", "form", "text", "binary")
 _FILE_TEXT: Final = encode(FILE)
 _FILES_TEXT: Final = encode({"type": "array", "items": FILE})

@@ -25,8 +25,6 @@ from toolexec.model.json_value import JSONValue
 from toolexec.net.http import HTTPRequest, HTTPResponse, OpenResponse
 from toolexec.net.oauth.reach import Client
 
-__all__ = ["Caller", "StreamingClient"]
-
 _MAX_SCRUBBERS: Final = 256
 
 

@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["discriminate", "last_of", "subtypes"]
-
 _MAX_NESTED: Final = 20
 _MAX_LISTED: Final = 50
 _SCHEMAS: Final = "#/components/schemas/"

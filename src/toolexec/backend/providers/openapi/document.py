@@ -11,8 +11,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["Document", "InvalidPartError", "items_of", "mapping_of", "read_document", "string_of"]
-
 _MAX_LINKS: Final = 50
 _MAX_NODES: Final = 20_000_000
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")

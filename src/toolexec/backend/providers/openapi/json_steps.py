@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["load_json"]
-
 _SMALL: Final = 1 << 20
 _LEVELS: Final = 3
 """How many objects inside of each other are taken apart: the document, its components, their schemas. What one of these

@@ -12,8 +12,6 @@ import jsonschema_rs
 from toolexec.backend.providers.openapi.document import string_of
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = ["PLAIN", "enum_of", "examples_of", "is_pattern", "plain_value", "types_of"]
-
 _MAX_TEXT: Final = 2000
 _MAX_EXAMPLE: Final = 100
 _MAX_EXAMPLES: Final = 3

@@ -33,8 +33,6 @@ from toolexec.model.schema import Schema
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES
 from toolexec.model.tool import Tool, ToolAnnotations
 
-__all__ = ["Operation", "Operations", "read_operations"]
-
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _NOT_SENT: Final = ("trace", "connect")
 _MAX_DESCRIPTION: Final = 4000

@@ -12,8 +12,6 @@ from toolexec.backend.providers.openapi.settings import OpenAPIProvider
 from toolexec.backend.secrets.origins import CredentialOrigins, read_origins
 from toolexec.net.hosts import origin_of
 
-__all__ = ["NamedOrigins", "destination_of", "named_origins"]
-
 
 @dataclass(frozen=True, slots=True)
 class NamedOrigins:

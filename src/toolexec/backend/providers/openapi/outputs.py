@@ -14,8 +14,6 @@ from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable
 from toolexec.backend.providers.openapi.styles import Parameter
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["Pages", "answer_types", "is_among", "links_of", "media_types", "output_schema", "pages_of", "successes"]
-
 _MAX_TYPES: Final = 6
 _MAX_LINKS: Final = 32
 _PAGE: Final = ("page", "page_number", "pagenumber", "page_num", "pageno", "page_no", "page[number]", "p")

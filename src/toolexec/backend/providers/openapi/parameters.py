@@ -12,8 +12,6 @@ from toolexec.backend.providers.openapi.schemas import Refs, SchemaTable, encode
 from toolexec.backend.providers.openapi.styles import Parameter, Place
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["Argument", "ParameterReader", "is_key"]
-
 _PLACES: Final[tuple[Place, ...]] = ("path", "query", "header", "cookie", "querystring")
 _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
     "path": ("simple", "label", "matrix"),

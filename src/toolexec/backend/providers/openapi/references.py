@@ -13,8 +13,6 @@ from toolexec.backend.providers.openapi.servers import host_of
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["Fetch", "read_references"]
-
 Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Gets the document at a URL."""
 

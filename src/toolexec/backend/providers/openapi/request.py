@@ -12,8 +12,6 @@ from toolexec.backend.providers.source import key_header
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.net.http import HTTPRequest
 
-__all__ = ["Draft", "draft_of"]
-
 
 @dataclass(slots=True)
 class Draft:

@@ -17,8 +17,6 @@ from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONObject
 from toolexec.net.http import HTTPResponse
 
-__all__ = ["SUCCESS", "next_page", "reply_of", "reset_after"]
-
 SUCCESS: Final = range(200, 300)
 
 

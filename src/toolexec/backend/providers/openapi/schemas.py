@@ -12,8 +12,6 @@ from toolexec.backend.providers.openapi.document import Document, InvalidPartErr
 from toolexec.backend.providers.openapi.keywords import PLAIN, enum_of, examples_of, is_pattern, plain_value, types_of
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["Refs", "SchemaTable", "encode", "with_definitions"]
-
 Refs = dict[str, None]
 """The references that a converted schema has, as they are in the document, in order."""
 

@@ -20,8 +20,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.net.hosts import origin_of
 from toolexec.net.oauth.settings import Flow, OAuthSettings
 
-__all__ = ["ANY_CALLER", "Credential", "Schemes", "given_token_url"]
-
 Credential: TypeAlias = str | Mapping[str, str] | OAuthSettings
 """What `auth` has for a scheme: a key or token, or a mapping with `username` and `password`, or with `client_id`,
 `client_secret` or a `refresh_token` or both, and also `scope`, `audience` and `token_url`, or the keys of AWS; or how

@@ -12,8 +12,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.model.ids import MAX_NAME_LENGTH, check_segment, clean_segment
 
-__all__ = ["Names", "Selection"]
-
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _ODD: Final = re.compile(r"[^A-Za-z0-9]+")
 

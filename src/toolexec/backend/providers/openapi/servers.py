@@ -13,8 +13,6 @@ from toolexec.errors.hints import did_you_mean
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.net.hosts import DEFAULT_PORTS, read_authority
 
-__all__ = ["Servers", "host_of"]
-
 _VARIABLE: Final = re.compile(r"\{([^{}]*)\}")
 
 

@@ -22,8 +22,6 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import check_ranges, checked
 from toolexec.net.oauth.settings import OAuthSettings
 
-__all__ = ["OpenAPIProvider", "OpenAPISettings"]
-
 
 class OpenAPISettings(TransportSettings, total=False):
     """The settings of an `OpenAPIProvider` by keyword, beside its name and its `spec`; for type checkers."""

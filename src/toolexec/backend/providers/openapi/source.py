@@ -37,8 +37,6 @@ from toolexec.net.hosts import origin_of
 from toolexec.net.http import HTTPClient, HTTPRequest, HTTPResponse
 from toolexec.net.oauth.callers import CallerLogins
 
-__all__ = ["OpenAPISource", "openapi_source", "upgraded"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain")
 MakeClient = Callable[..., StreamingClient]

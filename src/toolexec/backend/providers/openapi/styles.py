@@ -11,18 +11,6 @@ from urllib.parse import quote
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model.json_value import JSONObject, JSONValue
 
-__all__ = [
-    "Parameter",
-    "Place",
-    "encoded",
-    "is_json_type",
-    "plain_text",
-    "query_pairs",
-    "querystring",
-    "refused",
-    "written",
-]
-
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "querystring"]
 
 _RESERVED: Final = ":/?@!$'()*,="

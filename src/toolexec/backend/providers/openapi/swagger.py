@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 from toolexec.backend.providers.openapi.document import Document, InvalidPartError, items_of, mapping_of
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = ["PROBLEM", "from_swagger"]
-
 PROBLEM: Final = "x-toolexec-problem"
 """In an operation that could not be converted: the reason."""
 

@@ -12,8 +12,6 @@ from toolexec.net.oauth.settings import OAuthSettings
 from toolexec.net.oauth.store import Login, MemoryStore
 from toolexec.net.oauth.tokens import EITHER
 
-__all__ = ["TokenKey", "Tokens"]
-
 _MAX_KEPT: Final = 10_000
 _LOG_IN_AGAIN: Final = "the refresh token may have been used or revoked: log in again and set a new one"
 

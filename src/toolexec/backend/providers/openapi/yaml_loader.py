@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["load_yaml"]
-
 _MAX_DEPTH: Final = 600
 _MAX_MERGED: Final = 100_000
 _DEEP_BLOCKS: Final = re.compile(r"^ {150}|(?:[-?] +){30}", re.MULTILINE)

@@ -13,8 +13,6 @@ from toolexec.backend.providers.python.foreign import foreign_tool
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.model.declare import FunctionTool, declare
 
-__all__ = ["FoundTools", "find_tools", "is_exec", "load_target"]
-
 _HOLDERS: Final = ("tools", "get_tools", "to_tool_list")
 """Where objects keep their tools: attributes with them, or methods without arguments that return them."""
 

@@ -17,8 +17,6 @@ from toolexec.model.ids import clean_segment
 from toolexec.model.json_value import JSONObject, to_json_lossy
 from toolexec.model.tool import Tool
 
-__all__ = ["foreign_tool"]
-
 _MOST_DESCRIPTION: Final = 20_000
 
 

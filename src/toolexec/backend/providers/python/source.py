@@ -23,8 +23,6 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.settings import check_settings
 from toolexec.model.tool import Tool
 
-__all__ = ["PythonSettings", "PythonSource", "python_source"]
-
 
 class PythonSettings(TypedDict, total=False):
     """The settings of a provider of Python tools, beside its name and target.

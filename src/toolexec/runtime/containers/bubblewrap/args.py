@@ -12,17 +12,6 @@ from toolexec.errors import InvalidRequestError
 from toolexec.runtime.containers.spec import DEFAULT_PATH, ContainerSpec, Mount, Resources
 from toolexec.runtime.contract import CORE_BYTES, HOSTNAME, MASKED, NAMESPACES
 
-__all__ = [
-    "HOST",
-    "HOST_PATHS",
-    "bounded_command",
-    "bwrap_args",
-    "file_bounds",
-    "has_shell",
-    "masked_files",
-    "root_args",
-]
-
 HOST: Final = "host"
 """The image that is this machine's own `/usr`, read-only, and nothing else of it."""
 

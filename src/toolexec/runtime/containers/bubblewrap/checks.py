@@ -20,19 +20,6 @@ from toolexec.runtime.containers.builder import tmpfs_mounts
 from toolexec.runtime.containers.config import ContainerConfig
 from toolexec.runtime.containers.spec import ContainerSpec, Resources, Security
 
-__all__ = [
-    "NOT_INSTALLED",
-    "OLDEST",
-    "TRIAL_TIME",
-    "Machine",
-    "UseCgroups",
-    "judged",
-    "look",
-    "trial",
-    "why_not",
-    "why_old",
-]
-
 UseCgroups: TypeAlias = Literal["auto", "never", "require"]
 
 _PACKAGE: Final = 'pip install "toolexec[bubblewrap]"'

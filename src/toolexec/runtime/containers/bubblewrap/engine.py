@@ -31,8 +31,6 @@ from toolexec.runtime.containers.seccomp import seccomp_profile
 from toolexec.runtime.containers.spec import ContainerSpec, Resources
 from toolexec.runtime.images.store import Hold, ImageStore
 
-__all__ = ["BubblewrapBackend", "BubblewrapConfig", "BubblewrapEngine", "UseCgroups"]
-
 _OWN_PROCESSES: Final = 2  # bwrap itself, and the first process in the container
 
 

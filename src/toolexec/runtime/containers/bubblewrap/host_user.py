@@ -21,8 +21,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.process.users import UNUSED_USERS, UserClaim, UserClaims
 from toolexec.runtime.containers.spec import ContainerSpec
 
-__all__ = ["HostUsers", "Identity", "Stage", "Stages"]
-
 _UID_MAP: Final = Path("/proc/self/uid_map")
 _SIDE: Final = 4096
 """How many numbers are taken where only few are mapped: the last ones."""

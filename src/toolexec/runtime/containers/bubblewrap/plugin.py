@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolexec.runtime.containers.bubblewrap import BubblewrapConfig
     from toolexec.runtime.sandboxes import SandboxSettings
 
-__all__ = ["PLUGIN"]
-
 
 def _read(settings: SandboxSettings) -> BubblewrapConfig:
     from toolexec.runtime.containers.bubblewrap import BubblewrapConfig

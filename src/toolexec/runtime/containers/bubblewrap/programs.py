@@ -18,8 +18,6 @@ from toolexec.runtime.containers.engine import Image
 from toolexec.runtime.containers.launcher import ChildContainer, refused, run_trial
 from toolexec.runtime.containers.spec import WORK, ContainerSpec, Mount, Resources, Security
 
-__all__ = ["BubblewrapPrograms", "ContainedProgram"]
-
 _HOST: Final = Image(name=HOST, reference=HOST)
 _KILLED: Final = 128
 """What a shell, and bubblewrap, add to the number of a signal."""

@@ -18,8 +18,6 @@ from toolexec.runtime.wasm.workers.lost import WorkerLostError
 from toolexec.runtime.wasm.workers.process import Lane, WorkerProcess
 from toolexec.runtime.wasm.workers.wire import Kind, pack, unpack
 
-__all__ = ["OBEY_SECONDS", "WorkerInstance"]
-
 OBEY_SECONDS: Final = 1.0
 """How long a worker has to stop a guest before it is killed, with all guests in it."""
 

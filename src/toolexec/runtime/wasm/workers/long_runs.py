@@ -14,8 +14,6 @@ import time
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["LONG_SECONDS", "LOWER", "LongRuns", "Watched"]
-
 LONG_SECONDS: Final = 0.02
 """For how long a program computes before it gives way; a usual one with a few calls takes some milliseconds."""
 LOWER: Final = 5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["WorkerLostError"]
-
 
 class WorkerLostError(Exception):
     """The worker process has ended, or does not talk as it should; the message says how."""

@@ -24,8 +24,6 @@ from toolexec.runtime.wasm.pool import GuestPool
 from toolexec.runtime.wasm.workers.long_runs import LongRuns
 from toolexec.runtime.wasm.workers.wire import Kind, Line, pack, unpack
 
-__all__ = ["main"]
-
 _BEGINNING: Final = 2
 _STACK_BYTES: Final = max(THREAD_STACK_BYTES, 8 << 20)
 

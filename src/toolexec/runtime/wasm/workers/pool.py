@@ -19,8 +19,6 @@ from toolexec.runtime.wasm.workers.instance import WorkerInstance
 from toolexec.runtime.wasm.workers.lost import WorkerLostError
 from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
 
-__all__ = ["IDLE_SECONDS", "Workers", "worker_count"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _ENOUGH: Final = 16.0
 """How many runs beside others, each of the last second counted in full, are worth the start of a worker."""

@@ -20,8 +20,6 @@ from toolexec.process.tree import signal_group
 from toolexec.runtime.wasm.workers.lost import WorkerLostError
 from toolexec.runtime.wasm.workers.wire import Line
 
-__all__ = ["Lane", "WorkerProcess", "can_start"]
-
 _PROGRAM: Final = (
     "import json, sys; sys.path[:], job = json.loads(sys.argv.pop()); "
     "from toolexec.runtime.wasm.workers.main import main; main(job)"

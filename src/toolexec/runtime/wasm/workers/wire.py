@@ -11,8 +11,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Kind", "Line", "pack", "unpack"]
-
 _HEAD: Final = struct.Struct("!BI")
 _SIZE: Final = struct.Struct("!I")
 _CHUNK: Final = 1 << 16

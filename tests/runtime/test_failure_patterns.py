@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 
 from toolexec.errors import LimitExceededError, SandboxError, SandboxFailedError, SandboxUnavailableError
-from toolexec.runtime.outcome import engine_error
+from toolexec.runtime.failure_patterns import engine_error
 
 UNAVAILABLE, LIMIT, GONE = SandboxUnavailableError, LimitExceededError, SandboxFailedError
 
-SAYINGS = [
+PATTERNS = [
     # docker's command line 28 and podman's 4.3.1, without a daemon
     (
         "Cannot connect to the Docker daemon at unix:///tmp/none.sock. Is the docker daemon running?",
@@ -409,7 +409,7 @@ SAYINGS = [
 """What engines really print, where from, and what it means."""
 
 
-@pytest.mark.parametrize(("said", "reason", "kind"), SAYINGS)
+@pytest.mark.parametrize(("said", "reason", "kind"), PATTERNS)
 def test_what_it_says(said: str, reason: str, kind: type[SandboxError]) -> None:
     """Each message of a real engine is classified; the error has the line, what to do, and no more."""
     error = engine_error(f"some line before\n{said}\n", kind="docker", image="local/py:1")

@@ -9,8 +9,6 @@ from toolexec.errors import LimitExceededError, SandboxFailedError, SandboxUnava
 from toolexec.model.json_value import JSONDict
 from toolexec.model.patterns import lazy_pattern
 
-__all__ = ["engine_error"]
-
 _LONGEST: Final = 2000
 
 
@@ -45,7 +43,7 @@ def _known(
 
 _GONE, _FAILED, _LIMIT = SandboxUnavailableError, SandboxFailedError, LimitExceededError
 
-_SAYINGS: Final = (  # the first that fits counts
+_PATTERNS: Final = (  # the first that fits counts
     _known(
         "engine_denied",
         r"permission denied while trying to connect to the docker|dial unix \S+: connect: permission denied"
@@ -241,18 +239,18 @@ def engine_error(said: str, *, kind: str = "", image: str = "") -> ToolExecError
     gone a SandboxFailedError.
     """
     said = said[-2 * _LONGEST :]
-    for saying in _SAYINGS:
-        found = saying.pattern.search(said)
+    for each in _PATTERNS:
+        found = each.pattern.search(said)
         if found is None:
             continue
         start = said.rfind("\n", 0, found.end()) + 1
         line = said[start : (said + "\n").index("\n", found.end())].strip()[-_LONGEST:]
         names = {"engine": kind or "the container engine", "image": image or "of the configuration"}
-        what = next(filter(None, found.groups()), saying.other).strip("\"'`.,:")
-        text = saying.text.format(what, **names)
-        details: JSONDict = {"reason": saying.reason, "said": line}
-        if saying.resource:
-            details["resource"] = saying.resource
-        retryable = saying.retryable or None
-        return saying.kind(f"{text}; it said: {line}", details=details, retryable=retryable)
+        what = next(filter(None, found.groups()), each.other).strip("\"'`.,:")
+        text = each.text.format(what, **names)
+        details: JSONDict = {"reason": each.reason, "said": line}
+        if each.resource:
+            details["resource"] = each.resource
+        retryable = each.retryable or None
+        return each.kind(f"{text}; it said: {line}", details=details, retryable=retryable)
     return None
