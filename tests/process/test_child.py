@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 
 from toolexec.process import child as module
 from toolexec.process.child import Child
@@ -48,13 +49,6 @@ def recorder() -> Recorder:
 
 def shell(code: str, recorder: Any, directory: Path, **settings: Any) -> Child:
     return Child(["sh", "-c", code], cwd=directory, env=ENV, on_output=recorder, **settings)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 async def test_a_process_gives_its_output_and_exit_code(recorder: Recorder, tmp_path: Path) -> None:
@@ -95,8 +89,8 @@ async def test_closing_kills_the_group(recorder: Recorder, tmp_path: Path) -> No
     await recorder.until("go")
     await process.aclose()
     await process.aclose()
-    assert not alive(process.pid)
-    assert not alive(int(recorder.stdout.split()[0]))
+    assert has_ended(process.pid)
+    assert has_ended(int(recorder.stdout.split()[0]))
     assert await process.wait() == -signal.SIGKILL
 
 
@@ -168,7 +162,7 @@ async def test_a_cancelled_close_is_completed_first(recorder: Recorder, tmp_path
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    assert not alive(process.pid)
+    assert has_ended(process.pid)
 
 
 async def test_what_fails_at_the_end_is_raised() -> None:
@@ -239,7 +233,7 @@ async def test_without_pidfds_the_exit_is_polled_for(
     process = shell("echo up; sleep 1000", recorder, tmp_path)
     await recorder.until("up")
     await process.aclose()
-    assert not alive(process.pid)
+    assert has_ended(process.pid)
 
 
 async def test_what_cannot_be_killed_is_told(
@@ -271,7 +265,7 @@ asyncio.run(main())
         assert len(pids) == 2
         host.kill()
     for _ in range(LONG * 100):
-        if not any(alive(pid) for pid in pids):
+        if all(has_ended(pid) for pid in pids):
             return
         import time
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 from tests.servers import server_environment
 from tests.waiting import until
 
@@ -42,18 +43,11 @@ async def start() -> AsyncIterator[Callable[..., Child]]:
         await child.aclose()
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def gone(pid: int) -> bool:
     until = time.monotonic() + LONG
-    while alive(pid) and time.monotonic() < until:
+    while not has_ended(pid) and time.monotonic() < until:
         time.sleep(0.01)
-    return not alive(pid)
+    return has_ended(pid)
 
 
 async def read_until(stream: Pipes, size: int) -> bytes:
@@ -189,7 +183,7 @@ async def test_closing_kills_the_whole_family(start: Callable[..., Child]) -> No
     assert {*pids} <= descendants(child.pid)
     await child.aclose()
     await child.aclose()
-    assert not any(alive(pid) for pid in (*pids, child.pid))
+    assert all(has_ended(pid) for pid in (*pids, child.pid))
 
 
 async def test_a_cancelled_close_is_completed_first(start: Callable[..., Child]) -> None:
@@ -200,7 +194,7 @@ async def test_a_cancelled_close_is_completed_first(start: Callable[..., Child])
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    assert not alive(child.pid)
+    assert has_ended(child.pid)
 
 
 @pytest.mark.full
@@ -285,7 +279,7 @@ async def test_older_kernels_do_too(start: Callable[..., Child], monkeypatch: py
     assert gone(other)
     deaf = start("sleep 1000")
     await deaf.aclose()
-    assert not alive(deaf.pid)
+    assert has_ended(deaf.pid)
 
 
 async def test_what_cannot_be_ended_is_said(
@@ -324,7 +318,7 @@ def test_it_dies_with_its_host() -> None:
     assert host.stdout is not None
     pids = [int(pid) for pid in host.stdout.readline().split()]
     assert len(pids) == 2
-    assert all(alive(pid) for pid in pids)
+    assert not any(has_ended(pid) for pid in pids)
     host.kill()
     host.wait()
     host.stdout.close()

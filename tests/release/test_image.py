@@ -15,7 +15,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from release.image import SEALED, TARGETS, bill_of, build_images
 from release.projects import version
-from tests.engines.docker import DockerDaemon, free_port, require_program
+from tests.engines.docker import DockerDaemon
+from tests.engines.programs import free_port, require_program
 from tests.tiers import missing
 from tests.waiting import until_blocking
 

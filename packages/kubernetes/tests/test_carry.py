@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from tests.engines.docker import require_program
 from tests.engines.images import test_image
+from tests.engines.programs import require_program
 
 from toolexec_kubernetes.brought import BROUGHT
 from toolexec_kubernetes.carry import carry

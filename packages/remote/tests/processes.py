@@ -12,18 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.engines.programs import free_port
 from tests.waiting import until_blocking
 
 from toolexec.remote import RemoteSettings, SigningKey
 
 KEY = SigningKey(id="tests", token="a token of the tests", secret="a secret of the tests")
-
-
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def settings_for(*servers: RemoteServer, **fields: Any) -> RemoteSettings:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests import waiting
+from tests.engines.programs import free_port
 from tests.servers import server_environment
 
 from toolexec.backend.mcp import MCPBackend, MCPServer
@@ -21,12 +22,6 @@ from toolexec.testing.mcp_server import ScriptedServer
 
 SDK_SERVER = str(Path(__file__).with_name("sdk_server.py"))
 PATIENCE = 30.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class HttpServer:

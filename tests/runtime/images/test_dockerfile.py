@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.engines.docker import DockerDaemon, docker_daemon, request, require_program
+from tests.engines.docker import DockerDaemon, docker_daemon, request
+from tests.engines.programs import require_program
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError
 from toolexec.process.steps import BuildStep

@@ -100,20 +100,6 @@ async def host() -> AsyncIterator[Host]:
     await host.backend.aclose()
 
 
-def lives(pid: int) -> bool:
-    """Return whether there is such a process that is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-@pytest.fixture
-def alive() -> Any:
-    """Tells whether a process lives."""
-    return lives
-
-
 @pytest.fixture
 def go_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Go, which must be on the PATH; compiled packages are kept where the user of this machine keeps them."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 
 from toolexec.code.types import Output
 from toolexec.errors import (
@@ -203,7 +204,7 @@ async def test_sys_exit_with_nothing_is_a_normal_end(host: Any) -> None:
     assert await host.value("import sys\n__out = 1\nsys.exit()") == 1
 
 
-async def test_a_caller_that_is_cancelled_takes_the_program_with_it(host: Any, alive: Any) -> None:
+async def test_a_caller_that_is_cancelled_takes_the_program_with_it(host: Any) -> None:
     """Program and tool call both end, and the cancellation goes on."""
     output = Output()
     request = host.request("import os\nprint(os.getpid(), flush=True)\ntools.test.wait()", output=output)
@@ -213,10 +214,10 @@ async def test_a_caller_that_is_cancelled_takes_the_program_with_it(host: Any, a
     with pytest.raises(asyncio.CancelledError):
         await task
     assert host.cancelled == 1
-    assert not alive(int(output.text()))
+    assert has_ended(int(output.text()))
 
 
-async def test_closing_the_backend_stops_what_runs_and_refuses_the_rest(host: Any, alive: Any) -> None:
+async def test_closing_the_backend_stops_what_runs_and_refuses_the_rest(host: Any) -> None:
     """aclose kills; later requests say that it is closed."""
     output = Output()
     code = "import os\nprint(os.getpid(), flush=True)\ntools.test.wait()"
@@ -225,6 +226,6 @@ async def test_closing_the_backend_stops_what_runs_and_refuses_the_rest(host: An
     await host.backend.aclose()
     with pytest.raises(ClosedError):
         await task
-    assert not alive(int(output.text()))
+    assert has_ended(int(output.text()))
     with pytest.raises(SandboxUnavailableError, match="closed"):
         await host.run("1")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 
 from toolexec.errors import (
     CodeTimeoutError,
@@ -28,13 +29,13 @@ from toolexec.runtime.unsafe_host.backend import UnsafeHostBackend
     ],
     ids=["loop", "sleep", "call", "await", "regex", "deaf"],
 )
-async def test_a_program_is_stopped_at_its_deadline(host: Any, alive: Any, code: str) -> None:
+async def test_a_program_is_stopped_at_its_deadline(host: Any, code: str) -> None:
     """Whatever it does; what it printed and called is there, and no process is left."""
     code = "import os\nprint(os.getpid(), flush=True)\ntools.math.add(a=1, b=1)\n" + code
     result = await host.run(code, timeout=0.7)
     assert isinstance(result.error, CodeTimeoutError)
     assert result.tool_calls[0].value == 2
-    assert not alive(int(result.stdout))
+    assert has_ended(int(result.stdout))
     assert result.limits_enforced.timeout
 
 
@@ -64,7 +65,7 @@ async def test_a_compiler_that_takes_too_long_is_told(
 
 
 @pytest.mark.full
-async def test_grandchildren_that_hide_are_ended_too(host: Any, alive: Any) -> None:
+async def test_grandchildren_that_hide_are_ended_too(host: Any) -> None:
     """Deaf ones, those in a session of their own, and daemons whose parents are gone."""
     code = """
 import os, subprocess, sys
@@ -84,11 +85,11 @@ while True: pass
     result = await host.run(code, timeout=3)
     pids = [int(word) for word in result.stdout.split()]
     assert len(pids) == 4
-    assert [pid for pid in pids if alive(pid)] == []
+    assert [pid for pid in pids if not has_ended(pid)] == []
 
 
 @pytest.mark.full
-async def test_a_fork_bomb_ends_with_its_time(host: Any, alive: Any) -> None:
+async def test_a_fork_bomb_ends_with_its_time(host: Any) -> None:
     """The group goes as one."""
     code = """
 import os, time
@@ -102,13 +103,13 @@ while True: time.sleep(10)
     assert isinstance(result.error, CodeTimeoutError)
     pids = [int(line) for line in result.stdout.split()]
     assert len(pids) > 1
-    assert [pid for pid in pids if alive(pid)] == []
+    assert [pid for pid in pids if not has_ended(pid)] == []
 
 
-async def test_background_processes_end_with_the_run(host: Any, alive: Any) -> None:
+async def test_background_processes_end_with_the_run(host: Any) -> None:
     """Background processes end even when the program itself has ended well."""
     code = "import subprocess\nreturn subprocess.Popen(['sleep', '1000']).pid"
-    assert not alive(await host.value(code))
+    assert has_ended(await host.value(code))
 
 
 async def test_many_runs_at_once_do_not_mix(host: Any) -> None:

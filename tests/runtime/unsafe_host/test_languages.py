@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 
 from toolexec.errors import CodeError, CodeTimeoutError, SandboxFailedError, ToolNotFoundError
 
@@ -112,13 +113,13 @@ tool return "$sum"
         result = await host.run(code, language="bash", args=["one"], env={"MINE": "two"}, stdin=b"three\n")
         assert result.stdout == "one two three\n"
 
-    async def test_nothing_outlives_its_time(self, host: Any, alive: Any) -> None:
+    async def test_nothing_outlives_its_time(self, host: Any) -> None:
         """Neither the shell nor what it started in the background."""
         result = await host.run("trap '' TERM; sleep 1000 & echo $$ $!; wait", language="bash", timeout=1.5)
         assert isinstance(result.error, CodeTimeoutError)
         pids = [int(word) for word in result.stdout.split()]
         assert len(pids) == 2
-        assert [pid for pid in pids if alive(pid)] == []
+        assert [pid for pid in pids if not has_ended(pid)] == []
 
 
 @needs_node
@@ -239,11 +240,11 @@ try { await tools.math.ad() } catch (e) {
         assert "signal 6" in str(result.error)
 
     @pytest.mark.parametrize("code", ["while (true) {}", "await tools.test.wait()"])
-    async def test_a_program_is_stopped_at_its_deadline(self, host: Any, alive: Any, code: str) -> None:
+    async def test_a_program_is_stopped_at_its_deadline(self, host: Any, code: str) -> None:
         """A program is stopped at its deadline, and its process is gone."""
         result = await host.run("console.log(process.pid); " + code, language="javascript", timeout=1)
         assert isinstance(result.error, CodeTimeoutError)
-        assert not alive(int(result.stdout))
+        assert has_ended(int(result.stdout))
 
     @pytest.mark.full
     async def test_many_large_arguments_travel_in_several_frames(self, host: Any) -> None:
@@ -387,12 +388,12 @@ if errors.As(err, &failure) { return []any{failure.Code, failure.ToolID, failure
         assert "exit code 3" in str(result.error)
 
     @pytest.mark.full
-    async def test_a_program_is_stopped_at_its_deadline(self, host: Any, alive: Any) -> None:
+    async def test_a_program_is_stopped_at_its_deadline(self, host: Any) -> None:
         """The compiled program itself, not only what started it."""
         await host.run("return 1", language="go")  # the packages are compiled now
         result = await host.run("fmt.Println(os.Getpid())\nfor {}", language="go", timeout=6)
         assert isinstance(result.error, CodeTimeoutError)
-        assert not alive(int(result.stdout))
+        assert has_ended(int(result.stdout))
 
     @pytest.mark.full
     async def test_files_come_out(self, host: Any) -> None:

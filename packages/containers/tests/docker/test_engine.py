@@ -14,7 +14,8 @@ import pytest
 from packages.containers.tests.engines.altering import leaving_out
 from packages.containers.tests.engines.docker_cases import *  # noqa: F403
 from packages.containers.tests.engines.docker_cases import ECHO, read_exactly, run, spec_of, start
-from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, has_ended, request
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, request
+from tests.engines.programs import has_ended
 from tests.tiers import missing
 
 from toolexec.errors import ConfigurationError, SandboxUnavailableError

@@ -14,7 +14,8 @@ import pytest
 from packages.containers.tests.engines.altering import leaving_out
 from packages.containers.tests.engines.docker_cases import ECHO, read_exactly, run, start
 from tests.engines.certificates import make_certificates
-from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, has_ended, request
+from tests.engines.docker import IMAGE, DockerDaemon, docker_daemon, request
+from tests.engines.programs import has_ended
 
 from toolexec.errors import SandboxUnavailableError
 from toolexec.sandbox import Container

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.engines.images import test_image
+from tests.engines.programs import has_ended, mounts_below, processes_of, require_program
 from tests.tiers import missing
 
 from toolexec_containers.containerd import ContainerdConfig, ContainerdEngine
@@ -50,9 +51,9 @@ class ContainerdDaemon:
     def __init__(self, parent: str | None = None) -> None:
         if os.name != "posix" or os.geteuid() != 0:
             missing("only root can start containerd", "sudo -E bash .ci/run")
-        self._program = _require("containerd", "containerd")
-        self._ctr = _require("ctr", "containerd")
-        _require("runc", "runc")
+        self._program = require_program("containerd", "containerd")
+        self._ctr = require_program("ctr", "containerd")
+        require_program("runc", "runc")
         self.directory = Path(tempfile.mkdtemp(prefix="cd", dir=parent))
         self.socket = str(self.directory / "c.sock")
         self.log = self.directory / "log"
@@ -80,7 +81,7 @@ class ContainerdDaemon:
             if time.monotonic() > ends:
                 raise TimeoutError(f"containerd did not answer; its log: {self.log.read_text()[-3000:]}")
             time.sleep(0.05)
-        self.pid = next(process.pid for process in _processes_of(self.directory) if process.name() == "containerd")
+        self.pid = next(process.pid for process in processes_of(self.directory) if process.name() == "containerd")
 
     def try_ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `ctr` and return its exit code and output."""
@@ -100,8 +101,8 @@ class ContainerdDaemon:
         found += [f"lease {name}" for name in self.ctr("leases", "ls", "-q").split()]
         lines = self.ctr("snapshots", "--snapshotter", self.snapshotter, "ls").splitlines()[1:]
         found += [f"snapshot {line.split()[0]}" for line in lines if not line.endswith("Committed ")]
-        found += [f"mount {target}" for target in _mounts_below(self.directory)]
-        found += [f"process {each.name()}" for each in _processes_of(self.directory) if each.pid != self.pid]
+        found += [f"mount {target}" for target in mounts_below(self.directory)]
+        found += [f"process {each.name()}" for each in processes_of(self.directory) if each.pid != self.pid]
         return found
 
     def check_left(self) -> None:
@@ -128,19 +129,19 @@ class ContainerdDaemon:
         """Kill the daemon as the kernel does when memory is short; its shims and containers live on."""
         os.kill(self.pid, signal.SIGKILL)
         ends = time.monotonic() + 10
-        while not _is_gone(self.pid) and time.monotonic() < ends:
+        while not has_ended(self.pid) and time.monotonic() < ends:
             time.sleep(0.02)
 
     def stop(self) -> None:
         """End it, and remove everything that it has made."""
         self.clear()
         for kind in (signal.SIGTERM, signal.SIGKILL):
-            found = _processes_of(self.directory)
+            found = processes_of(self.directory)
             for process in found:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(kind)
             psutil.wait_procs(found, timeout=10 if kind == signal.SIGTERM else 5)
-        for target in reversed(_mounts_below(self.directory)):
+        for target in reversed(mounts_below(self.directory)):
             subprocess.run(["umount", "-l", target], check=False, capture_output=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -150,13 +151,6 @@ def stand_in(daemon: ContainerdDaemon, name: str, text: str) -> None:
     path = daemon.bin / name
     path.write_text(text)
     path.chmod(0o755)
-
-
-def _require(name: str, package: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
-    if found is None:
-        missing(f"{name} is not installed", f"sudo apt-get install -y --no-install-recommends {package}")
-    return found
 
 
 def require_runsc() -> str:
@@ -177,33 +171,6 @@ def _can_overlay(directory: Path) -> bool:
         return False
     subprocess.run(["umount", str(directory / "merged")], check=True)
     return True
-
-
-def _processes_of(directory: Path) -> list[psutil.Process]:
-    """Those whose command line names something in *directory*."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            words = process.cmdline()
-            if (
-                process.pid != os.getpid()
-                and any(f"{directory}/" in word for word in words)
-                and not _is_gone(process.pid)
-            ):
-                found.append(process)
-    return found
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _mounts_below(directory: Path) -> list[str]:
-    lines = Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
-    return [target for line in lines if (target := line.split()[4]).startswith(f"{directory}/")]
 
 
 _shared: list[ContainerdDaemon] = []

@@ -11,15 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.docker import (
-    DockerDaemon,
-    has_ended,
-    mounts_below,
-    processes_of,
-    remove_cgroup,
-    require_program,
-    wait_until,
-)
+from tests.engines.docker import DockerDaemon
+from tests.engines.programs import has_ended, mounts_below, processes_of, remove_cgroup, require_program, wait_until
 from tests.tiers import missing
 
 _SETTINGS = """\

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.docker import DockerDaemon, free_port, request, require_program, wait_until
+from tests.engines.docker import DockerDaemon, request
+from tests.engines.programs import free_port, require_program, wait_until
 
 _HASH = "$2y$05$iKhObeRRdEl0HVh2mNUDS.VSQih4.eOnMfJUZCJ.5LyhhBtP0yjvO"  # of "secret"
 USER, PASSWORD = "someone", "secret"

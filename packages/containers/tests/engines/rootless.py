@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from packages.containers.tests.engines.podman import PodmanService
-from tests.engines.docker import require_program
+from tests.engines.programs import require_program
 
 _USER: Final = 65534
 _BEGIN: Final = """

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from packages.kubernetes.tests.kube.cluster import KubeCluster
 from packages.kubernetes.tests.kube.examples import pod, wait_for
-from tests.engines.docker import processes_of
 from tests.engines.gvisor import require_runsc
+from tests.engines.programs import processes_of
 from tests.waiting import until_blocking
 
 _ROOT = Path(__file__).parents[4]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packages.kubernetes.tests.kube.cluster import KubeCluster
 from packages.kubernetes.tests.kube.examples import pod, wait_for
-from tests.engines.docker import require_program
+from tests.engines.programs import require_program
 
 _ECHO = "import sys\nfor line in sys.stdin: print('got', line.strip(), flush=True)"
 

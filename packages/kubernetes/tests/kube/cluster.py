@@ -22,8 +22,8 @@ import psutil
 import pytest
 from packages.kubernetes.tests.kube.guard import end_guard, start_guard
 from tests.engines.certificates import make_certificates
-from tests.engines.docker import free_port, has_ended, require_program, unused_network, wait_until
 from tests.engines.images import test_image
+from tests.engines.programs import free_port, has_ended, require_program, unused_network, wait_until
 from tests.tiers import missing
 
 _ROOT = Path(__file__).parents[4]

@@ -29,7 +29,7 @@ def start_guard(directory: Path) -> None:
 
 def end_guard(directory: Path) -> None:
     """End it: the cluster is about to be removed."""
-    from tests.engines.docker import processes_of
+    from tests.engines.programs import processes_of
 
     for process in processes_of(directory):
         if __name__ in process.cmdline():
@@ -42,7 +42,7 @@ def remove_cluster(directory: Path) -> None:
 
     from packages.kubernetes.tests.kube.kubelet_node import KubeletNode
     from packages.kubernetes.tests.kube.node import clear_node
-    from tests.engines.docker import has_ended, processes_of, wait_until
+    from tests.engines.programs import has_ended, processes_of, wait_until
 
     for number in (signal.SIGTERM, signal.SIGKILL):
         left = processes_of(directory)

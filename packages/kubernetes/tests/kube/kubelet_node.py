@@ -11,8 +11,8 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.engines.docker import require_program
 from tests.engines.images import test_image
+from tests.engines.programs import require_program
 
 from toolexec.containers import ImageStore
 

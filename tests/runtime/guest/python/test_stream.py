@@ -6,10 +6,10 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 
 SERVE = "toolexec.runtime.guest.python.stream:serve"
 
@@ -225,14 +225,7 @@ async def test_a_group_of_its_own_ends_as_one(start: Callable[..., Any]) -> None
     child.talk._stream._socket.shutdown(socket.SHUT_RDWR)
     assert await child.end() == -9
     for _ in range(500):
-        if not lives(pid):
+        if has_ended(pid):
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it lives on")
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
