@@ -11,13 +11,13 @@ from typing import Any
 from tests import tiers
 from tests.servers import npm_directory
 
-from toolexec.backend.providers import Definition
-from toolexec.backend.providers.openapi import OpenAPIProvider, OpenAPISource
 from toolexec.backend.providers.openapi.document import Document
 from toolexec.backend.providers.openapi.operations import Operation, Operations, read_operations
 from toolexec.backend.providers.openapi.security import Schemes
 from toolexec.backend.providers.openapi.servers import Servers
-from toolexec.backend.providers.openapi.source import upgraded
+from toolexec.backend.providers.openapi.settings import OpenAPIProvider
+from toolexec.backend.providers.openapi.source import OpenAPISource, upgraded
+from toolexec.backend.providers.source import Definition
 from toolexec.backend.secrets import SecretResolver
 from toolexec.model.call import ToolCall
 from toolexec.net.http import HTTPRequest, HTTPResponse, OpenResponse

@@ -373,7 +373,7 @@ def public_names() -> set[str]:
         "toolexec.runtime",
         *(f"toolexec.runtime.{name}" for name in "wasm unsafe_host".split()),
         "toolexec.runtime.protocol.proxy",
-        "toolexec.runtime.remote",
+        "toolexec.remote",
         "toolexec.journal",
         *(package.module for package in installed()),
     )

@@ -74,7 +74,7 @@ def test_they_work_once_they_are_installed(installed: Path) -> None:
         from pathlib import Path
 
         from toolexec import Exec
-        from toolexec.backend.providers import SourceBackend
+        from toolexec.provider import SourceBackend
         from toolexec.backend.providers.kinds import source_of
         from toolexec.config.load import load_settings
         from toolexec.config.parts import sandbox_settings

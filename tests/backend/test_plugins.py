@@ -11,7 +11,7 @@ PLUGIN = """
     from collections.abc import Mapping
 
     from toolexec import Tool
-    from toolexec.backend.providers import Definition, ProvidedTool
+    from toolexec.provider import Definition, ProvidedTool
     from toolexec.errors import ConfigurationError
     from toolexec.runtime.plugin import SandboxPlugin
     from toolexec.runtime.wasm import WasmBackend, WasmConfig
@@ -87,7 +87,7 @@ def test_a_kind_of_provider_is_loaded_when_it_is_named(installed: Path) -> None:
     program = """
         import asyncio
         from toolexec import Exec
-        from toolexec.backend.providers import SourceBackend
+        from toolexec.provider import SourceBackend
         from toolexec.backend.providers.kinds import provider_kinds, source_of
 
         print({"fortune", "broken", "command"} <= {*provider_kinds()})

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from toolexec.backend import Backend, LocalBackend, ProviderBackend
-from toolexec.backend.providers import Definition, ProvidedTool, SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
+from toolexec.backend.providers.source import Definition, ProvidedTool
 from toolexec.errors import BackendNotFoundError
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent

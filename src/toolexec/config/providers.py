@@ -16,7 +16,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.units import seconds, size
 
 if TYPE_CHECKING:
-    from toolexec.backend.providers import SourceBackend
+    from toolexec.backend.providers.backend import SourceBackend
     from toolexec.backend.secrets import SecretResolver
 
 BLOCK: Final = "providers"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from toolexec.backend.providers.command.config import CommandSettings
-from toolexec.backend.providers.http import HTTPSettings
+from toolexec.backend.providers.http.config import HTTPSettings
 from toolexec.backend.providers.kinds import ProviderSettings
-from toolexec.backend.providers.openapi import OpenAPISettings
-from toolexec.backend.providers.python import PythonSettings
+from toolexec.backend.providers.openapi.settings import OpenAPISettings
+from toolexec.backend.providers.python.source import PythonSettings
 
 
 class AddedCommands(CommandSettings, ProviderSettings, total=False):

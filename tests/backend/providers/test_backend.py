@@ -10,8 +10,9 @@ import pytest
 from tests.waiting import until
 
 from toolexec import Exec, Tool
-from toolexec.backend.providers import Definition, ProvidedTool, SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
+from toolexec.backend.providers.source import Definition, ProvidedTool
 from toolexec.errors import BackendNotFoundError, BackendUnavailableError, ConfigurationError, HandlerError
 from toolexec.model.call import ToolCall
 

@@ -11,7 +11,7 @@ from tests.backend.providers.service import Service
 from tests.openapi import api
 
 from toolexec import Exec
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
 from toolexec.backend.secrets import Scrubber
 from toolexec.errors import ConfigurationError

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote
 import pytest
 from tests.backend.providers.service import Service
 
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import (
@@ -384,7 +384,7 @@ def test_settings_that_cannot_work(settings: dict[str, Any], reason: str) -> Non
 
 def test_nothing_secret_is_shown() -> None:
     """Neither the repr nor an error of the settings shows a credential."""
-    from toolexec.backend.providers.http import HTTPProvider
+    from toolexec.backend.providers.http.config import HTTPProvider
 
     shown = repr(HTTPProvider(name="api", base_url="https://a.test", auth={"bearer": "hunter2hunter2"}))
     assert "hunter2" not in shown

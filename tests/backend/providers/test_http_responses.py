@@ -12,7 +12,7 @@ import pytest
 from tests.backend.providers.service import Service
 
 from toolexec import Exec
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import ConfigurationError, ConnectionLostError, RemoteToolError, ToolTimeoutError

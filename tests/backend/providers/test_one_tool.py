@@ -10,7 +10,7 @@ from tests.openapi import api
 
 from toolexec import Exec
 from toolexec.backend.base import BackendStatus
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
 from toolexec.backend.secrets import SecretResolver
 from toolexec.model.redaction import Redactor

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
 from toolexec.errors import (
     BackendUnavailableError,

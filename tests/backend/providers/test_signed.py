@@ -18,7 +18,8 @@ from tests.net.proxy_server import proxy_server
 from tests.openapi import api
 
 from toolexec import Exec
-from toolexec.backend.providers.openapi import OpenAPIProvider, OpenAPISource
+from toolexec.backend.providers.openapi.settings import OpenAPIProvider
+from toolexec.backend.providers.openapi.source import OpenAPISource
 from toolexec.backend.secrets import SecretResolver
 from toolexec.config.build import build
 from toolexec.config.load import load_settings

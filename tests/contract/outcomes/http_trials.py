@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.contract.outcomes.http_service import ANSWERS, LIMIT, Answer, OddService, Reply, response, serving
 
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import provider_backend
 from toolexec.errors import Outcome
 from toolexec.testing import OutcomeTrial

@@ -15,7 +15,7 @@ from toolexec.testing.escape_battery import run_battery
 from toolexec.testing.escapes import Escape
 from toolexec.testing.sandbox_snippets import JAVASCRIPT, PYTHON, Snippets
 from toolexec.testing.sandbox_suite import SANDBOX_CHECKS, MakeSandbox, run_sandbox_check
-from toolexec_remote.proxmox import ProxmoxBackend
+from toolexec_remote.proxmox.backend import ProxmoxBackend
 
 __all__ = ["proxmox_cluster"]
 pytestmark = pytest.mark.full

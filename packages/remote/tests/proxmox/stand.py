@@ -13,7 +13,7 @@ from tests.waiting import reached
 
 from toolexec.errors import SandboxFailedError
 from toolexec.sandbox import CodeResult
-from toolexec_remote.proxmox import ProxmoxBackend
+from toolexec_remote.proxmox.backend import ProxmoxBackend
 
 ONE = "return tools.shop.count(item=1)"
 WAITS = "print('begun')\nreturn tools.shop.wait(item=7)"

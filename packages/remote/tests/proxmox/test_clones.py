@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[4]
 CLIENT = """
 import asyncio, json, sys
 from packages.remote.tests.tools import Workshop
-from toolexec_remote.proxmox import ProxmoxBackend, ProxmoxSettings
+from toolexec.remote import ProxmoxSettings
+from toolexec_remote.proxmox.backend import ProxmoxBackend
 
 async def main():
     backend = ProxmoxBackend(ProxmoxSettings(**json.loads(sys.argv[1])))

@@ -19,7 +19,7 @@ from toolexec.errors import (
 )
 from toolexec.runtime import Runtime, doctor
 from toolexec.sandbox import Limits
-from toolexec_remote.proxmox import ProxmoxBackend
+from toolexec_remote.proxmox.backend import ProxmoxBackend
 
 pytestmark = pytest.mark.full
 

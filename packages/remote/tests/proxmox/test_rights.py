@@ -22,10 +22,11 @@ from tests.waiting import reached
 
 from toolexec.errors import SandboxFailedError, SandboxUnavailableError
 from toolexec.remote import ProxmoxSettings
-from toolexec_remote.proxmox import MissingPrivilegeError, ProxmoxBackend, ProxmoxError
+from toolexec_remote.proxmox.backend import ProxmoxBackend
 from toolexec_remote.proxmox.client import ProxmoxClient
 from toolexec_remote.proxmox.containers import Containers
-from toolexec_remote.proxmox.rights import CLONE_PRIVILEGES, commands, missing
+from toolexec_remote.proxmox.failures import ProxmoxError
+from toolexec_remote.proxmox.rights import CLONE_PRIVILEGES, MissingPrivilegeError, commands, missing
 
 Life = Callable[[ProxmoxSettings], Awaitable[None]]
 KINDS: dict[str, tuple[dict[str, Any], Life]] = {

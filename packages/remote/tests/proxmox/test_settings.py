@@ -8,7 +8,7 @@ import pytest
 
 from toolexec.errors import ConfigurationError
 from toolexec.remote import ProxmoxSettings, SandboxSettings, make_runtime, this_owner
-from toolexec_remote.proxmox import ProxmoxBackend
+from toolexec_remote.proxmox.backend import ProxmoxBackend
 from toolexec_remote.proxmox.client import path_of
 from toolexec_remote.proxmox.failures import failed_task, lost_container, refusal, unavailable
 from toolexec_remote.proxmox.owners import CloneNotes, read_notes

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PROVIDER_KINDS: Final[dict[str, str]] = {
     "command": "toolexec.backend.providers.command:command_source",
-    "http": "toolexec.backend.providers.http:http_source",
-    "openapi": "toolexec.backend.providers.openapi:openapi_source",
-    "python": "toolexec.backend.providers.python:python_source",
+    "http": "toolexec.backend.providers.http.source:http_source",
+    "openapi": "toolexec.backend.providers.openapi.source:openapi_source",
+    "python": "toolexec.backend.providers.python.source:python_source",
 }
 """Where the source of each kind of this package is made: `module:function`, which is a `MakeSource`."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.waiting import until
 
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.kinds import source_of
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import (

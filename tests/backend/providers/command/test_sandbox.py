@@ -14,7 +14,7 @@ import pytest
 from tests.engines.bubblewrap import require_bwrap
 
 from toolexec import Exec
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.command.running import Process, Program, start_here
 from toolexec.backend.providers.command.sandbox import SandboxRules
 from toolexec.backend.providers.kinds import source_of

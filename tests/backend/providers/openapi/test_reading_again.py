@@ -12,7 +12,7 @@ import pytest
 from tests.openapi import API, answer, api
 
 from toolexec import Exec
-from toolexec.backend.providers import SourceBackend
+from toolexec.backend.providers.backend import SourceBackend
 from toolexec.backend.providers.openapi import json_steps, source
 from toolexec.backend.secrets import SecretResolver
 from toolexec.model.redaction import Redactor

@@ -9,7 +9,8 @@ import pytest
 from tests.openapi import API, HOST, answer, api
 
 from toolexec.backend.providers.kinds import source_of
-from toolexec.backend.providers.openapi import OpenAPIProvider, OpenAPISource
+from toolexec.backend.providers.openapi.settings import OpenAPIProvider
+from toolexec.backend.providers.openapi.source import OpenAPISource
 from toolexec.backend.secrets import SecretResolver
 from toolexec.errors import BackendUnavailableError, ConfigurationError, RemoteToolError, SecretError
 from toolexec.model.redaction import Redactor

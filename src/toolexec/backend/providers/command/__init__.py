@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from toolexec.backend.providers.command.config import CommandProvider, CommandSettings, CommandTool, CommandToolSettings
 from toolexec.errors.extras import unix_needed
 
 with unix_needed("the provider kind command"):
-    from toolexec.backend.providers.command.source import CommandSource, command_source
+    from toolexec.backend.providers.command.source import command_source
 
-__all__ = [
-    "CommandProvider",
-    "CommandSettings",
-    "CommandSource",
-    "CommandTool",
-    "CommandToolSettings",
-    "command_source",
-]
+__all__ = ["command_source"]
