@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import NoReturn
-
 import pytest
+from tests.testbed import testbed
 
 from toolexec.code import ExecuteRequest, Executor
 from toolexec.errors import ConfigurationError
 from toolexec.exec import EmbeddedEngine
-from toolexec.testing.gateway_testbed import GatewayParts, GatewayTestbed
+from toolexec.testing.gateway_testbed import GatewayTestbed
 
-
-def _no_gateway(parts: GatewayParts) -> NoReturn:
-    raise AssertionError("the engine makes its own gateway")
-
-
-@pytest.fixture
-async def testbed() -> AsyncGenerator[GatewayTestbed]:
-    """Tools to call."""
-    testbed = GatewayTestbed(_no_gateway)
-    yield testbed
-    await testbed.backends.stop_all()
+__all__ = ["testbed"]
 
 
 async def test_python_runs_in_the_embedded_sandbox(testbed: GatewayTestbed) -> None:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.cli.conftest import sandbox
 
-
-@pytest.fixture(scope="session")
-def sandbox() -> None:
-    """The embedded sandbox, built before the clock of a single test runs."""
-    from toolexec.runtime.wasm.programs import load_program
-
-    load_program()
+__all__ = ["sandbox"]

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from packages.temporal.tests.server.programs import engine_of
 from typer.testing import CliRunner
 
 from toolexec import Exec
@@ -18,12 +19,6 @@ from toolexec_temporal import TemporalBackend, TemporalEngine, TemporalSettings,
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 KEY = "a key of at least sixteen characters"
-
-
-def _engine(ex: Exec) -> TemporalEngine:
-    engine = ex.options.journal
-    assert isinstance(engine, TemporalEngine)
-    return engine
 
 
 def _backend(ex: Exec) -> TemporalBackend:
@@ -63,7 +58,7 @@ def test_the_settings_make_an_engine(tmp_path: Path) -> None:
     large_bytes = "64K"
     large_directory = "large"
     """
-    settings = _engine(_built(tmp_path, text, TOOLEXEC_DURABLE__TEMPORAL__TASK_QUEUE="tea")).settings
+    settings = engine_of(_built(tmp_path, text, TOOLEXEC_DURABLE__TEMPORAL__TASK_QUEUE="tea")).settings
     assert (settings.address, settings.task_queue, settings.key) == (
         "127.0.0.1:7000",
         "tea",
@@ -120,7 +115,7 @@ async def test_a_file_makes_the_sandbox(tmp_path: Path) -> None:
     attempts = 5
     """
     async with _built(tmp_path, text) as ex:
-        backend, engine = _backend(ex), _engine(ex)
+        backend, engine = _backend(ex), engine_of(ex)
         assert (backend.kind, backend.inner.kind, backend.isolation) == ("temporal", "bubblewrap", "container")
         assert (backend.settings.address, backend.settings.attempts) == ("127.0.0.1:7000", 3)
         assert (engine.settings.address, engine.settings.attempts) == ("127.0.0.1:7000", 5)

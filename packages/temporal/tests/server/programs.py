@@ -51,6 +51,13 @@ return first + tools.shop.mark(number=2)
 """
 
 
+def engine_of(ex: Exec) -> TemporalEngine:
+    """Return the engine that keeps the runs of an Exec."""
+    engine = ex.options.journal
+    assert isinstance(engine, TemporalEngine)
+    return engine
+
+
 def make_exec(effects: Path, settings: TemporalSettings) -> Exec:
     """Return an Exec whose tool `shop:charge` writes a line to *effects* for each time that it does its work."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from packages.temporal.tests.server.programs import engine_of
 from packages.temporal.tests.server.servers import DevServer
 from temporalio.client import WorkflowHandle
 from tests.waiting import until
@@ -67,7 +68,7 @@ class Bench:
 
     async def is_queued(self, name: str) -> bool:
         """Return whether a run waits for its place, by its workflow's word."""
-        engine = _engine(self.ex)
+        engine = engine_of(self.ex)
         handle = (await engine.client()).get_workflow_handle(f"{engine.settings.prefix}{name}")
         return bool((await handle.query("progress"))["queued"])
 
@@ -136,7 +137,7 @@ async def test_a_new_history_takes_the_place_again(settings: TemporalSettings, l
         await bench.put("long", *steps, Step("q:hold", {"name": "held"}))
         await until(lambda: len(bench.done) == 12, 0.05)
         await bench.put("short")
-        client = await _engine(ex).client()
+        client = await engine_of(ex).client()
         known = await client.get_workflow_handle(f"{settings.prefix}long").describe()
         assert known.raw_description.workflow_execution_info.first_run_id != known.run_id, "there is a new history"
         run = next(run for run in await ex.runs.list() if run.id == "long")
@@ -177,7 +178,7 @@ async def test_slots_are_known_in_a_new_history(settings: TemporalSettings) -> N
     """Slots and waiting runs are carried over, and a run that asks twice waits once."""
     bench = Bench(settings, concurrency=1)
     async with bench.ex as ex:
-        client = await _engine(ex).client()
+        client = await engine_of(ex).client()
         one, two = (SlotHolder(name, "", 1) for name in ("one", "two"))
         state = SlotsState(limit=1, held=[one], waiting=[SlotRequest(two, 3, 1)])
         async with ex.worker(isolations=[]):
@@ -193,12 +194,6 @@ async def test_slots_are_known_in_a_new_history(settings: TemporalSettings) -> N
             )  # neither run is there, so that two gets it and it is free again
             await until(lambda: _slots_are(slots, SlotsState(limit=1)), 0.05)
             await slots.terminate()
-
-
-def _engine(ex: Exec) -> TemporalEngine:
-    engine = ex.options.journal
-    assert isinstance(engine, TemporalEngine)
-    return engine
 
 
 async def _is(ex: Exec, name: str, state: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from packages.temporal.tests.server.programs import engine_of
 from packages.temporal.tests.server.servers import DevServer
 from temporalio.worker import Replayer
 from tests.waiting import until
@@ -105,19 +106,13 @@ async def test_a_long_run_continues_in_a_new_history(settings: TemporalSettings)
         workflow = await ex.run_workflow(source, durable="workflow")
         code = "return [tools.t.note(n=200 + n) for n in range(20)]"
         python = await ex.execute_code(code, durable="code", timeout=120)
-        handle = (await _engine(ex).client()).get_workflow_handle(f"{settings.prefix}chain")
+        handle = (await engine_of(ex).client()).get_workflow_handle(f"{settings.prefix}chain")
         first = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
     assert chain.raise_for_error().value == 29
     assert workflow.raise_for_error().value == [100 + n for n in range(30)]
     assert python.raise_for_error().value == [200 + n for n in range(20)]
     assert sorted(made) == [*range(30), *range(100, 130), *range(200, 220)]
     assert first.continued_execution_run_id
-
-
-def _engine(ex: Exec) -> TemporalEngine:
-    engine = ex.options.journal
-    assert isinstance(engine, TemporalEngine)
-    return engine
 
 
 @pytest.mark.parametrize("kind", ["chain", "code"])
@@ -242,7 +237,7 @@ async def test_recorded_histories_are_repeated_by_this_version(settings: Tempora
     async with running(settings) as ex:
         await ex.run_chain(chain_of(3), durable="chain")
         await ex.run_workflow("return 1", durable="workflow")
-        client = await _engine(ex).client()
+        client = await engine_of(ex).client()
         history = await client.get_workflow_handle(f"{settings.prefix}chain").fetch_history()
     text = history.to_json()
     host, threads = workers.ExecHost(ex._parts), ThreadPoolExecutor(2)
