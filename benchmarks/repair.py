@@ -98,13 +98,14 @@ def add_tools(ex: Exec) -> None:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program of the corpus: its name, language and code, the value it is to have, and what its message must say
-    where it is wrong. With `for_reader` no text need be put in the place of another: saying that is enough."""
+    where it is wrong. With `for_reader` no text need be put in the place of another: saying that is enough.
+    Of a text given in several forms, one is to be said."""
 
     name: str
     language: str
     code: str
     value: object
-    says: tuple[str, ...] = ()
+    says: tuple[tuple[str, ...], ...] = ()
     for_reader: bool = False
 
 
@@ -138,7 +139,8 @@ def programs(name: str) -> list[Program]:
     for language, entries in tomllib.loads((CORPUS / f"{name}.toml").read_text()).items():
         for number, entry in enumerate(entries):
             code, value = entry["code"], json.loads(entry["value"])
-            says, for_reader = tuple(entry.get("says", ())), entry.get("reader", False)
+            says = tuple((text,) if isinstance(text, str) else tuple(text) for text in entry.get("says", ()))
+            for_reader = entry.get("reader", False)
             found.append(Program(f"{name}-{language}-{number}", language, code, value, says, for_reader))
     return found
 
@@ -164,7 +166,7 @@ async def judge(ex: Exec, program: Program, **settings: Any) -> Outcome:
     is_right = result.error is None and result.value == program.value
     is_fixed = not ran and is_right
     if program.for_reader:
-        is_fixed = is_fixed or (not ran and all(text in messages for text in program.says))
+        is_fixed = is_fixed or (not ran and all(any(form in messages for form in text) for text in program.says))
     misled = is_changed and result.error is None and not is_right and not is_fixed
     return Outcome(program, ran, is_fixed, first or f"value: {result.value!r}", misled, failed, value)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from benchmarks.repair import add_tools
 from benchmarks.repair_harbour import add_harbour_tools
+from benchmarks.repair_ops import add_ops_tools
 from benchmarks.repair_projects import add_project_tools
 from benchmarks.repair_resort import add_resort_tools
 from benchmarks.repair_support import add_support_tools
@@ -27,5 +28,7 @@ BLIND: Final[Mapping[str, Callable[[Exec], None]]] = {
     "blind7": add_town_tools,
     "blind8": add_resort_tools,
     "blind9": add_harbour_tools,
+    "blind10": add_ops_tools,
+    "blind11": add_harbour_tools,
 }
 """The sets that were written without a look at the repairs, with what adds their tools."""

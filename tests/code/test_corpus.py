@@ -19,14 +19,16 @@ BLIND_FLOORS = {
     "blind5": {"python": (0.25, 0.94), "javascript": (0.32, 0.95)},
     "blind6": {"python": (0.2, 0.95), "javascript": (0.17, 0.95)},
     "blind7": {"python": (0.29, 0.95), "javascript": (0.32, 0.95)},
-    "blind8": {"python": (0.63, 0.94), "javascript": (0.61, 0.91)},
-    "blind9": {"python": (0.61, 0.81), "javascript": (0.62, 0.78)},
+    "blind8": {"python": (0.63, 0.94), "javascript": (0.61, 0.95)},
+    "blind9": {"python": (0.61, 0.95), "javascript": (0.62, 0.95)},
+    "blind10": {"python": (0.4, 0.93), "javascript": (0.31, 0.95)},
+    "blind11": {"python": (0.05, 0.9), "javascript": (0.0, 0.95)},
 }
 """The same for each set of programs that were written blindly; a fourth of them is wrong, four in ten of the
-last two, and most of the four before them.
+eighth and the ninth, and most or all of the others from the fourth on.
 One of the first set finds another tool than its author thought."""
 
-LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9"}
+LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9", "blind10", "blind11"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
 
 RIGHT_AFTER_ALL = {"blind8-python-149", "blind9-python-70", "blind9-javascript-35"}
@@ -49,7 +51,7 @@ def check(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         program = outcome.program
         assert outcome.ran is (not program.says), (program, outcome.message)
-        assert all(said in outcome.message for said in program.says), (program, outcome.message)
+        assert all(any(form in outcome.message for form in said) for said in program.says), (program, outcome.message)
         assert outcome.ran or outcome.fixed or program.name in NOT_FIXED, (program, outcome.message)
 
 
@@ -78,7 +80,7 @@ async def test_programs_that_were_written_blindly(name: str) -> None:
     assert not any(outcome.misled for outcome in outcomes)
     for outcome in outcomes:
         says = () if outcome.program.for_reader and name in LATEST else outcome.program.says
-        assert all(said in outcome.message for said in says), (outcome.program, outcome.message)
+        assert all(any(form in outcome.message for form in said) for said in says), (outcome.program, outcome.message)
         assert not (outcome.ran and outcome.program.says) or outcome.program.name in RIGHT_AFTER_ALL, outcome.program
 
 

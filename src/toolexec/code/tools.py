@@ -313,6 +313,12 @@ class Tools:
         with self._lock:
             return list(self._records)
 
+    def replayed(self, runner: Runner) -> Tools:
+        """Return tools that are as these are, and take *runner* for theirs; for a program that is run once more."""
+        other = Tools(self.index, self._docs, runner, limits=self.limits, result_bytes=self.result_bytes)
+        other._allowed = self._allowed
+        return other
+
     @property
     def calls_made(self) -> int:
         """How many calls were counted."""

@@ -8,7 +8,7 @@ the runtime has beside it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,8 +31,12 @@ from toolexec.code.repair.operands import about_operands
 from toolexec.code.repair.other_names import about_foreign, about_other_names
 from toolexec.code.repair.own_dicts import about_own_dicts
 from toolexec.code.repair.own_imports import own_import
+from toolexec.code.repair.own_names import about_own_names
 from toolexec.code.repair.python_awaits import about_python_awaits
+from toolexec.code.repair.python_facts import facts_of_python, read_held
+from toolexec.code.repair.refusals import about_refusals
 from toolexec.code.repair.results import about_results
+from toolexec.code.repair.shapes import VALUE
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.swallowed import about_swallowed
 from toolexec.code.repair.syntax import about_syntax
@@ -159,6 +163,8 @@ _EXPORT: Final = re.compile(r"^export\b(?:[ \t]+default\b)?", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import\b[^(\n]*['\"]", re.MULTILINE)
 _REFUSED: Final = re.compile(r"(?:InputValidation|Tool|ToolNotFound|Handler)Error: ")
 _MAY_BE_NOTHING: Final = re.compile(r"is a required property|undefined|not a function|is NaN|not iterable")
+_LENGTH: Final = re.compile(r"`[^`]+` has \d+ items: the last is")
+_METHOD: Final = re.compile(r"has no `\w+`: `\w+\(\)`")
 _GROUP: Final = re.compile(r"ExceptionGroup: [^\n]*? sub-exceptions?\): ((\w+): .*?)(?: \(line \d+\))?(?:; \w+: |$)")
 _UNDEFINED: Final = re.compile(r"ReferenceError: '?(\w+)'? is not defined")
 _NODE_MISSING: Final = re.compile(r"Cannot find (?:module|package) '([^']+)'")
@@ -178,7 +184,8 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
     if failure.kind == "SyntaxError" and has_fence(failure.code):
         return "the code has Markdown in it; send the program alone, without text and ``` around it"
     advice = (
-        about_own_dicts(failure, tools)
+        about_own_names(failure)
+        or about_own_dicts(failure, tools)
         or about_missing_imports(failure, tools)
         or about_python_awaits(failure, tools)
         or about_calls(failure, tools)
@@ -211,10 +218,34 @@ def advise(failure: Failure, elsewhere: Iterable[tuple[str, str]] = (), tools: T
         return f"{advice}; {swallowed}" if advice else swallowed
     if near:
         return f"{advice}; {near}" if advice else near
+    facts = _facts_of(failure, tools)
+    if facts:
+        advice = _with_facts(advice, facts)
+    if tools is not None and not advice and (refusal := about_refusals(failure, tools)):
+        return refusal
     if tools is None or " instead of " in advice:
         return advice
     held = about_held(failure, tools, advice)
     return f"{advice}; {held}" if advice and held else advice or held
+
+
+def _facts_of(failure: Failure, tools: Tools | None) -> Sequence[str]:
+    """Return what the program itself has reported of the values that it failed with."""
+    if failure.held is None or tools is None or failure.language != "python":
+        return failure.facts
+    return facts_of_python(failure, read_held(failure.held), tools)
+
+
+def _with_facts(advice: str, facts: Sequence[str]) -> str:
+    """Return advice with the facts beside it, and without what contradicts them: it is what a reader of the program
+    makes of it, they are what was there."""
+    if _LENGTH.match(advice) or (VALUE in advice and _METHOD.search(facts[0])):
+        advice = ""
+    if " instead of " in advice:
+        return advice if " instead of " in facts[0] else f"{advice}; {facts[0]}"
+    if " instead of " in facts[0]:
+        return facts[0]
+    return "; ".join([*([advice] if advice else []), *(each for each in facts if each not in advice)])
 
 
 def _about_machine(failure: Failure, elsewhere: Iterable[tuple[str, str]]) -> str:

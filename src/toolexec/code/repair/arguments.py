@@ -10,6 +10,7 @@ from toolexec.code.repair.choices import about_choice
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.given_values import about_given_values, fits
 from toolexec.code.repair.near_keys import is_other_word
+from toolexec.code.repair.refusals import unknown_inside
 from toolexec.code.repair.signatures import signature_of
 from toolexec.code.repair.source import calls_of, end_of, instead, split
 from toolexec.code.tools import Tools
@@ -59,7 +60,8 @@ def about_arguments(failure: Failure, tools: Tools | None = None) -> str:
         given, properties = _given(refused[1], tools), _properties_of(refused[1], tools)
         call = _call_of(refused[1], failure)
         kinds = about_given_values(call, given, properties, is_python=failure.language == "python")
-        advice = f"{advice}; {kinds}" if advice and kinds else advice or kinds
+        inside = next(unknown_inside(refused[1], given, failure, tools), "") if tools is not None else ""
+        advice = "; ".join(each for each in (advice, kinds or inside) if each)
     return f"{signature}: {advice}" if signature and advice else signature or advice
 
 

@@ -68,7 +68,9 @@ def _of_same_word(written: str, plain: str, choices: Mapping[str, str]) -> list[
     begun = [
         each for each, choice in choices.items() if written.isalpha() and choice.isalpha() and _begins(each, plain)
     ]
-    return next((found for found in (same, begun) if len(found) == 1), [])
+    words = {each for each in re.split(r"[\W_]+", written.lower()) if len(each) > 3}
+    shared = [each for each, choice in choices.items() if words & {*re.split(r"[\W_]+", choice.lower())}]
+    return next((found for found in (same, begun, shared) if len(found) == 1), [])
 
 
 def _begins(a: str, b: str) -> bool:

@@ -11,7 +11,8 @@ __all__ = ["Failure"]
 class Failure:
     """A program that failed: the `kind` and `message` of its error, the `line` (from 1; 0 unknown) and its `source`,
     its `code`, its `language`, and where it ran. `has_network` says whether it could reach some hosts, `is_isolated`
-    whether it had a machine of its own: only then is anything known of that."""
+    whether it had a machine of its own: only then is anything known of that. `held` is what a guest reported of the
+    values on the line, as it came, and `facts` what another run of the program reports of them."""
 
     kind: str
     message: str
@@ -22,3 +23,5 @@ class Failure:
     line: int = 0
     has_network: bool = False
     is_isolated: bool = True
+    held: object = None
+    facts: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from toolexec import errors
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.javascript_program import JavaScriptProgram
 from toolexec.code.repair.python_program import PythonProgram, program_of
-from toolexec.code.repair.shown import kind_of
+from toolexec.code.repair.shown import kind_of, shown_value, text_of_base64
 from toolexec.code.repair.times import time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
@@ -34,11 +34,14 @@ _LONGEST: Final = 60
 
 
 def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
-    """Return what the reads on the line of *failure* have had, but for those that *said* has; "" where that is not
-    known."""
+    """Return what the reads on the line of *failure* have had, but for those that *said* has, and for names of which
+    the program itself has reported; "" where that is not known."""
     if failure.kind in _OTHER_CAUSES or not failure.line:
         return ""
     is_python = failure.language == "python"
+    reported = (
+        {each["name"] for each in failure.held if isinstance(each, dict)} if isinstance(failure.held, list) else ()
+    )
     if is_python:
         read = _in_python(failure, tools)
     elif failure.language == "javascript":
@@ -47,12 +50,18 @@ def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
         return ""
     held: dict[str, str] = {}
     for text, values in read:
+        if is_python and _root(text) in reported:
+            continue
         is_said = f"`{text}` is" in said or f"`{text}` has" in said
         about = described(text, values, is_python=is_python)
         if len(text) <= _LONGEST and (not is_said or _adds(about, failure.kind)):
             held.setdefault(text, about)
     ordered = sorted(held, key=lambda text: (_WARNING.search(held[text]) is None, -held[text].count("`"), -len(text)))
     return "; ".join(held[text] for text in ordered[:_MOST_SHOWN])
+
+
+def _root(text: str) -> str:
+    return re.split(r"\W", text, maxsplit=1)[0]
 
 
 def _adds(about: str, kind: str) -> bool:
@@ -118,6 +127,9 @@ def _meant(text: str, values: Sequence[JSONValue], *, is_python: bool) -> str:
 
 
 def _of_text(text: str, values: Iterable[JSONValue], first: str, *, is_python: bool) -> str:
+    if decoded := text_of_base64(first):
+        made = f"base64.b64decode({text}).decode()" if is_python else f"atob({text})"
+        return f"Base64 of {shown_value(decoded)}, which `{made}` gives"
     if first.lstrip()[:1] in ("{", "["):
         return f"JSON that `{'json.loads' if is_python else 'JSON.parse'}({text})` reads"
     if time_as_text(values):

@@ -23,6 +23,9 @@ def about_other_tool(path: str, failure: Failure, tools: Tools) -> str:
     same verb, which is described by all else of the name, and takes what is given; "" without one."""
     space, _, name = path.replace(":", ".").rpartition(".")
     written = f"tools.{space}.{name}"
+    same = [each for each in catalogue_of(tools.index).tools.get(name, ()) if tools.allows(each)]
+    if len(same) == 1 and written in failure.code:
+        return instead(written, f"tools.{_namespace_of(same[0])}.{name}")
     calls = [inner for _, inner in calls_of(written, failure.code)]
     verb, *nouns = [singular(each) for each in words_of(name)] or [""]
     if not calls or not nouns:

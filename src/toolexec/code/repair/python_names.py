@@ -159,6 +159,16 @@ class PythonNames:
         found = [each for each in nodes if isinstance(each, ast.expr | ast.stmt) and is_at(each, line)]
         return sorted(found, key=lambda each: ((each.end_lineno or 0) - each.lineno, len(self._source(each))))
 
+    def given_to(self, name: str, line: int) -> str:
+        """Return the text of what a name was last given above a line; "" where that is not an assignment."""
+        given = [
+            node
+            for node in self._nodes
+            if isinstance(node, ast.Assign) and node.lineno < line
+            if any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
+        ]
+        return " ".join(self.text(max(given, key=lambda node: node.lineno).value).split()) if given else ""
+
     def reads(self) -> Iterator[ast.Subscript | ast.Attribute | ast.Call]:
         """Yield the reads of keys, an inner one before what reads from it."""
         found = [node for node in self._nodes if isinstance(node, ast.expr) and self._key(node) is not None]

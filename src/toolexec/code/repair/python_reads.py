@@ -61,7 +61,7 @@ def silent_python_reads(code: str, tools: Tools, *, is_empty: bool = False) -> l
     program = _reads_of(code, tools)
     if program is None:
         return []
-    return [*program.silent(), *(program.caught() if is_empty else ())]
+    return [*program.silent(is_empty=is_empty), *(program.caught() if is_empty else ())]
 
 
 def _reads_of(code: str, tools: Tools) -> _Reads | None:
@@ -81,11 +81,14 @@ class _Reads(PythonProgram):
         """Return whether this read of a key gives its default where there is none."""
         return isinstance(node, ast.Call) and all(isinstance(each, dict) for each in self.values(self._base(node)))
 
-    def silent(self) -> Iterator[str]:
-        """Yield what to write for the reads that gave their default, where another is certain."""
+    def silent(self, *, is_empty: bool = False) -> Iterator[str]:
+        """Yield what to write for the reads that gave their default, where another is certain; with *is_empty* what
+        there is, where they have never given anything else, and have no default of their own."""
         for node in islice(filter(self.is_silent, self.reads()), _MOST_READS):
             advice = self.advice(node)
-            if advice is not None and advice.is_certain:
+            has_default = isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1
+            is_meant = advice is not None and (not has_default or " instead of " in advice.text)
+            if advice is not None and (advice.is_certain or (is_empty and is_meant)):
                 yield advice.text
 
     def caught(self) -> Iterator[str]:

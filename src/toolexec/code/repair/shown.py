@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["kind_of", "parsed_strings", "shown_keys", "shown_value"]
+__all__ = ["kind_of", "parsed_strings", "shown_keys", "shown_value", "text_of_base64", "whole_value"]
 
 _MOST_SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 60
+_LONGEST_WHOLE: Final = 160
+_LEAST_BASE64: Final = 12
+_MOST_BASE64: Final = 4_000
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
 
 def kind_of(value: JSONValue) -> str:
@@ -37,6 +43,32 @@ def shown_value(value: JSONValue) -> str:
     """Return a value as JSON, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def whole_value(value: JSONValue) -> str:
+    """Return an object as JSON, where it is long with its plain values only; "" where that is long, too."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _LONGEST_WHOLE and isinstance(value, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_outline(part)}" for key, part in value.items()]
+        text = f"{{{', '.join(parts)}}}"
+    return text if len(text) <= _LONGEST_WHOLE else ""
+
+
+def _outline(value: JSONValue) -> str:
+    if isinstance(value, list):
+        return f"[{len(value)} items]" if value else "[]"
+    return "{...}" if isinstance(value, dict) and value else json.dumps(value, ensure_ascii=False)
+
+
+def text_of_base64(value: JSONValue) -> str:
+    """Return the text that a value is the Base64 of; "" where it is none."""
+    if not isinstance(value, str) or len(value) < _LEAST_BASE64 or not _BASE64.fullmatch(value[:_MOST_BASE64]):
+        return ""
+    try:
+        text = base64.b64decode(value[:_MOST_BASE64], validate=True).decode()
+    except ValueError:
+        return ""
+    return text if text.replace("\n", "").replace("\t", "").isprintable() else ""
 
 
 def parsed_strings(strings: Iterable[JSONValue]) -> list[JSONValue] | None:

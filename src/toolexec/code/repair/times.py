@@ -9,11 +9,12 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["of_a_time", "time_as_text", "time_of_number"]
+__all__ = ["format_of", "of_a_time", "time_as_text", "time_of_number"]
 
 _SECONDS: Final = range(1_000_000_000, 10_000_000_000)
 _MILLISECONDS: Final = range(1_000_000_000_000, 10_000_000_000_000)
 """Numbers that are times between 2001 and 2286."""
+_PARTS: Final = re.compile(r"\d{4}-\d\d-\d\d([T ])(\d\d:\d\d)(:\d\d)?(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 
 
@@ -39,3 +40,12 @@ def time_of_number(text: str, value: JSONValue, *, is_python: bool) -> str:
     if is_python:
         return f"datetime.fromtimestamp({text}{' / 1000' if value in _MILLISECONDS else ''}, timezone.utc)"
     return f"new Date({text}{'' if value in _MILLISECONDS else ' * 1000'})"
+
+
+def format_of(text: str) -> str:
+    """Return how `strptime` reads a time as ISO has it; "" for any other text."""
+    found = _PARTS.fullmatch(text)
+    if found is None:
+        return ""
+    zone = found[5] and ("Z" if found[5] == "Z" else "%z")
+    return f"%Y-%m-%d{found[1]}%H:%M{':%S' if found[3] else ''}{'.%f' if found[4] else ''}{zone or ''}"

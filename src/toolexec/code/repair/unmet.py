@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from toolexec.code.repair.python_program import program_of
+from toolexec.code.repair.python_program import PythonProgram, program_of
 from toolexec.code.repair.shown import shown_keys
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["unmet_in_javascript", "unmet_in_python"]
+__all__ = ["unmet_in", "unmet_in_javascript", "unmet_in_python"]
 
 _MOST: Final = 100
 _MOST_SHOWN: Final = 8
@@ -22,8 +22,12 @@ _LONGEST: Final = 60
 def unmet_in_python(code: str, tools: Tools) -> Iterator[str]:
     """Yield what the values are of each read that is asked for a text which none of them is, begins or ends with."""
     program = program_of(code, tools)
-    if program is None:
-        return
+    if program is not None:
+        yield from unmet_in(program)
+
+
+def unmet_in(program: PythonProgram) -> Iterator[str]:
+    """Yield the same of a program that was read."""
     for of, how, text in islice(program.compared(), _MOST):
         if (values := program.values(of)) and (said := _unmet(program.text(of), how, text, values)):
             yield said

@@ -121,6 +121,9 @@ def read_code_error(payload: JSONValue) -> CodeError:
         kind=(_text(data.get("kind")) or "")[:200],
         traceback=_text(data.get("traceback")) or "",
     )
+    held = data.get("held")
+    if isinstance(held, list) and held:
+        error.details["held"] = held
     tool_error = data.get("tool_error")
     if isinstance(tool_error, dict):
         error.__cause__ = cause = read_error(tool_error)

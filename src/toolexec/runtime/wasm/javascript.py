@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import struct
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from toolexec.code.repair.watch import MOST_LINES, WatchedRequest
 from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.errors import (
     ConfigurationError,
@@ -134,6 +135,7 @@ _GUEST: Final = [
     Path(__file__).parents[1] / "guest" / "javascript" / "large.cjs",
     Path(__file__).with_name("javascript_guest.js"),
 ]
+_WATCH: Final = Path(__file__).with_name("javascript_watch.js")
 _FUNCTIONS: Final = ("exchange", "post", "sleep", "file", "finish")
 _NO_MEMORY: Final = "InternalError: out of memory"
 _FULL: Final = 0.9
@@ -321,8 +323,10 @@ def _run(loaded: _Loaded, request: ExecuteRequest, script: _Script) -> GuestEnd:
 
 
 def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
+    watch = {"watch": _watch(request.names)} if isinstance(request, WatchedRequest) else {}
     return json.dumps(
         {
+            **watch,
             "code": request.code,
             "env": dict(request.env),
             "names": dict(request.names),
@@ -331,6 +335,12 @@ def _payload(request: ExecuteRequest, guest: CoreGuest) -> str:
             "random": struct.unpack("<4I", guest.random.take(16)),
         }
     )
+
+
+def _watch(names: Iterable[str]) -> str:
+    """Return what has a program report which of its reads find nothing; see `toolexec.code.repair.watch`."""
+    called = json.dumps([name for name in names if name.isidentifier()])
+    return "\n" * MOST_LINES + f"({_WATCH.read_text('utf-8').strip()})({called});"
 
 
 def _read_result(text: str, is_full: bool) -> JSONObject:

@@ -338,6 +338,7 @@ globalThis.__toolexec = (() => {
       if (name.endsWith("(")) continue;
       if (!(name in globalThis)) give(name, path === "." ? tools : path ? toolAt(path) : run);
     }
+    if (payload.watch !== undefined) evaluate(payload.watch);
     began = sinceBoot();
     Math.random = generator(payload.random);
     const found = {};

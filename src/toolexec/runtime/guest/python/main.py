@@ -203,6 +203,8 @@ class Guest:
             found.update(line=line, column=column, source=text)
         found["traceback"] = self._traceback(error)
         found["message"] = found["message"][:_MAX_TEXT]
+        if not isinstance(error, (SyntaxError, ToolError, SystemExit)):
+            found["held"] = self._held(error, filename, source)
         error = causes[0] if len(causes) == 1 else error
         if isinstance(error, ToolError):
             found["tool_error"] = {
@@ -232,6 +234,13 @@ class Guest:
                 line, column = trace.tb_lineno, _column(trace, filename)
             trace = trace.tb_next
         return line, column
+
+    def _held(self, error: BaseException, filename: str, source: str) -> list[dict[str, Any]]:
+        try:
+            from .held import held_at
+        except BaseException:  # as where no more files can be opened
+            return []
+        return held_at(error, filename, source)
 
     def _traceback(self, error: BaseException) -> str:
         try:
