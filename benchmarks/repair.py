@@ -17,8 +17,6 @@ from typing import Any
 
 from toolexec import CodeResult, Exec, tool
 
-__all__ = ["CORPUS", "Outcome", "Program", "Share", "add_tools", "fixed", "judge", "programs", "shares"]
-
 CORPUS = Path(__file__).parent.parent / "tests" / "code" / "corpus"
 _MOST_TRIES = 4
 _INSTEAD = re.compile(r"write `(.*?)` instead of `(.*?)`(?= \(line|;|$)", re.DOTALL)

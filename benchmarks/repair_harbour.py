@@ -28,8 +28,6 @@ from benchmarks.repair_harbour_records import (
 )
 from toolexec import Exec, tool
 
-__all__ = ["add_harbour_tools"]
-
 CallStatus = Literal["expected", "berthed", "departed"]
 DeclarationStatus = Literal["lodged", "under_review", "released", "rejected"]
 InvoiceState = Literal["open", "paid", "overdue", "void"]

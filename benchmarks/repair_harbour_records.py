@@ -4,25 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = [
-    "BERTHS",
-    "BLOCKS",
-    "CALLS",
-    "CONTAINERS",
-    "CRANE_HOURS",
-    "CUSTOMERS",
-    "DECLARATIONS",
-    "EVENTS",
-    "HOLDS",
-    "HS_CODES",
-    "INVOICES",
-    "RATES",
-    "REEFERS",
-    "SLOTS",
-    "TIDES",
-    "VESSELS",
-]
-
 
 def _call(
     number: int, imo: str, name: str, flag: str, berth: str | None, eta: str, ata: str | None, status: str, agent: str

@@ -23,8 +23,6 @@ from benchmarks.repair_ops_records import (
 )
 from toolexec import Exec, tool
 
-__all__ = ["add_ops_tools"]
-
 Severity = Literal["SEV1", "SEV2", "SEV3"]
 Environment = Literal["staging", "production"]
 

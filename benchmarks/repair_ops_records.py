@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = [
-    "COSTS",
-    "DEPLOYS",
-    "FILES",
-    "FLAGS",
-    "INCIDENTS",
-    "LOGS",
-    "PEOPLE",
-    "PULL_REQUESTS",
-    "ROTATIONS",
-    "RUNS",
-    "SERIES",
-]
-
 
 def _pull(
     number: int, title: str, author: tuple[str, str], labels: list[str], opened: str, merged: str | None, **more: Any

@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from toolexec import Exec, tool
 
-__all__ = ["add_project_tools"]
-
 _ISSUES: list[dict[str, Any]] = [
     {
         "number": number,

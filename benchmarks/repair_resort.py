@@ -20,8 +20,6 @@ from benchmarks.repair_resort_records import (
 )
 from toolexec import Exec, tool
 
-__all__ = ["add_resort_tools"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Stay:

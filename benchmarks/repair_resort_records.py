@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = [
-    "BOOKS",
-    "EMPLOYEES",
-    "LOANS",
-    "RATES",
-    "READINGS",
-    "RESERVATIONS",
-    "ROOMS",
-    "SHIFTS",
-    "SHOWS",
-    "STATIONS",
-    "STOCK",
-]
-
 BOOKS: Final[list[dict[str, Any]]] = [
     {
         "isbn": "978-1",

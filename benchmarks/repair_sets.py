@@ -16,8 +16,6 @@ from benchmarks.repair_town import add_town_tools
 from benchmarks.repair_travel import add_travel_tools
 from toolexec import Exec
 
-__all__ = ["BLIND"]
-
 BLIND: Final[Mapping[str, Callable[[Exec], None]]] = {
     "blind": add_tools,
     "blind2": add_tools,

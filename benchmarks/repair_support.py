@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from toolexec import Exec, tool
 
-__all__ = ["add_support_tools"]
-
 _TICKETS: list[dict[str, Any]] = [
     {"id": "T-1", "subject": "Login fails", "status": "open", "priority": "high", "tags": ["auth", "bug"], "by": "ana"},
     {

@@ -6,8 +6,6 @@ from typing import Any
 
 from toolexec import Exec, tool
 
-__all__ = ["add_office_tools"]
-
 _ISSUES: list[dict[str, Any]] = [
     {"number": 12, "title": "Crash at start", "state": "open", "labels": ["bug"], "author": {"login": "mia"}},
     {"number": 15, "title": "Dark mode", "state": "open", "labels": ["feature"], "author": {"login": "noah"}},

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from toolexec import Exec, tool
 
-__all__ = ["add_town_tools"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Slot:

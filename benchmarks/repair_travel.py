@@ -7,8 +7,6 @@ from typing import Any
 
 from toolexec import Exec, tool
 
-__all__ = ["add_travel_tools"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Passenger:

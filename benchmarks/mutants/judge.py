@@ -13,8 +13,6 @@ from benchmarks.repair import add_tools, judge, programs
 from benchmarks.repair_sets import BLIND
 from toolexec import Exec
 
-__all__ = ["SETS", "WAYS", "Fate", "Tally", "fates", "tallies"]
-
 WAYS: Final = (calls, javascript, python, reads)
 """The modules that have the ways to make programs wrong."""
 

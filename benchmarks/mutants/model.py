@@ -12,8 +12,6 @@ from benchmarks.repair import Program
 from toolexec import Exec
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["OPERATORS", "Change", "Mutant", "Right", "change", "changes", "mutants_of", "operator", "rights"]
-
 
 @dataclass(frozen=True, slots=True)
 class Right:

@@ -9,8 +9,6 @@ from typing import Final
 from benchmarks.mutants.model import Change, Right, change, operator
 from toolexec.code.repair.source import end_of
 
-__all__ = ["SYNONYMS"]
-
 SYNONYMS: Final[Mapping[str, str]] = {
     "id": "uid",
     "name": "title",

@@ -10,8 +10,9 @@ import pytest
 from benchmarks.repair import fixed
 
 from toolexec import Exec
-from toolexec.code.repair.advice import INSTEAD, PackageSource, advise, distribution_of
+from toolexec.code.repair.advice import INSTEAD, advise
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.lacks import PackageSource, distribution_of
 from toolexec.code.tools import Tools
 from toolexec.code.types import CodeResult, ExecuteRequest
 from toolexec.errors import CodeError

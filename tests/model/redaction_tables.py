@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["GO", "STAY"]
-
 UUID: Final = "123e4567-e89b-42d3-a456-426614174000"
 SHA1: Final = "5f04ca2d0c1b2a3948576a5b4c3d2e1f00112233"
 SHA256: Final = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

@@ -27,16 +27,9 @@ from toolexec import Exec
 from toolexec.errors import InputValidationError, Violation
 from toolexec.model import json_value
 from toolexec.model.declare import declare
-from toolexec.model.json_value import (
-    MAX_DEPTH,
-    NotJSONError,
-    own_args,
-    pointer,
-    shorten,
-    to_json,
-    to_json_lossy,
-)
+from toolexec.model.json_value import NotJSONError, own_args, pointer, shorten, to_json, to_json_lossy
 from toolexec.model.schema import Schema
+from toolexec.model.tree_size import MAX_DEPTH
 
 
 class Text(str):

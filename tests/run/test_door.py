@@ -36,10 +36,11 @@ from toolexec.run.layer import Layer
 from toolexec.run.layers.approval import Approval
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.fallback import Fallback
-from toolexec.run.layers.ledger import CHECK, Ledger
+from toolexec.run.layers.ledger import Ledger
 from toolexec.run.layers.retry import Retry
 from toolexec.run.pinning import Pins
 from toolexec.run.policy import Policy, Rule
+from toolexec.run.reconcile import CHECK
 
 SOURCES = Path(toolexec.__file__).parent
 

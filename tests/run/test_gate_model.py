@@ -25,9 +25,10 @@ from toolexec.run.gate import Gate
 from toolexec.run.layers.approval import Approval
 from toolexec.run.layers.audit import Audit
 from toolexec.run.layers.fallback import Fallback
-from toolexec.run.layers.ledger import CHECK, Ledger
+from toolexec.run.layers.ledger import Ledger
 from toolexec.run.layers.retry import Retry
 from toolexec.run.policy import Policy, Rule
+from toolexec.run.reconcile import CHECK
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.undo import UNDO
 

@@ -22,8 +22,6 @@ import psutil
 from tests.servers import server_environment
 from tests.waiting import until_blocking
 
-__all__ = ["HOSTILE", "MODERN", "Crowd", "Server", "call_of", "key_of", "served"]
-
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = "2025-11-25"
 HOSTILE: Final = "hostile"

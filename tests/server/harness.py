@@ -20,8 +20,6 @@ from toolexec.run.types import Result
 from toolexec.server.app import ToolServer
 from toolexec.server.settings import ServeSettings
 
-__all__ = ["ERAS", "AskFirst", "connect", "gated", "serving"]
-
 ERAS = ["legacy", "auto"]
 
 

@@ -22,8 +22,6 @@ from urllib.parse import urlsplit
 import httpx2
 from tests.server.crowd import HOSTILE, JSON_HEADERS, ROOT, call_of, key_of
 
-__all__ = ["WAYS", "hostility"]
-
 _LEGACY: Final = "2025-11-25"
 _MEGABYTE: Final = 1 << 20
 _AT_ONCE: Final = 32

@@ -21,8 +21,6 @@ from toolexec.server.auth.credentials import hash_key
 from toolexec.server.settings import TaskSettings
 from toolexec.server.tasks import StoredTask, TaskStore
 
-__all__ = ["Office", "key"]
-
 APP = '''
 import asyncio
 from pathlib import Path

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.servers import server_environment
 
-__all__ = ["environment", "served"]
-
 
 def environment(tmp_path: Path) -> dict[str, str]:
     """Return the environment of a server that keeps its state in *tmp_path*."""

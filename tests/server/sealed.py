@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from toolexec.server.sealed_state import SealedState
 from toolexec.state import StateStore
 
-__all__ = ["sealed"]
-
 
 def sealed(store: StateStore, keys: Sequence[str]) -> StateStore:
     """Return *store* with its records encrypted by the first of *keys*."""

@@ -14,8 +14,6 @@ from tests.waiting import until
 
 from toolexec.server.callers import TASKS_EXTENSION
 
-__all__ = ["TaskClient", "taking_tasks"]
-
 OVER = ("completed", "failed", "cancelled")
 _ANY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 

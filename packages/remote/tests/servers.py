@@ -28,18 +28,6 @@ from toolexec_remote.server import serve_runtime
 from toolexec_remote.signature import Target, sign, signed_headers, timestamp
 from toolexec_remote.wire import encode_request, read_response
 
-__all__ = [
-    "KEY",
-    "OTHER",
-    "Client",
-    "ServerProcess",
-    "identity",
-    "runtime_server",
-    "server_process",
-    "signed_get",
-    "signed_post",
-]
-
 KEY = SigningKey(id="ann-1", token="token-of-ann-for-tests", secret="secret-of-ann-for-tests", tenant="ann")
 OTHER = SigningKey(id="bob-1", token="token-of-bob-for-tests", tenant="bob")
 

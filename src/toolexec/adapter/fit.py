@@ -15,7 +15,8 @@ from toolexec.adapter.rewrites import rewrite
 from toolexec.adapter.roots import as_object
 from toolexec.adapter.wording import described, phrase
 from toolexec.model.json_value import JSONDict, JSONValue, pointer
-from toolexec.model.schema import DRAFT_2020_12, Schema
+from toolexec.model.schema import Schema
+from toolexec.model.schema_compile import DRAFT_2020_12
 
 _MAX_LEVELS: Final = 64
 _MAX_NODES: Final = 20_000

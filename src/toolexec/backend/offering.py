@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from toolexec.backend.offers import Offered, OfferListener, Offers
     from toolexec.model.transform import Transforms
 
-__all__ = ["KIND_MARKS", "OffersMore", "is_offer_id"]
-
 KIND_MARKS: Final = (":+prompt", ":+resource", ":+completion")
 """How the IDs end by which rules know of what is not a tool: `docs:review:+prompt`. They stand in the place of a
 version, and are kept for this: what has such an ID is looked for among these offers only."""

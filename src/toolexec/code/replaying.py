@@ -11,8 +11,6 @@ from toolexec.errors import ToolExecError
 from toolexec.model.call import ToolCall
 from toolexec.run.types import Result
 
-__all__ = ["RecordedRunner"]
-
 
 class RecordedRunner:
     """Gives each call what the same call gave, and calls nothing. Safe for many calls at once."""

@@ -44,8 +44,6 @@ from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = ["BM25Config", "BM25Searcher"]
-
 _MAX_BOOST = 100
 _MAX_SETS = 16
 

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["ChangeLog", "TracksChanges"]
-
 _MAX_CHANGES: Final = 1024
 
 

@@ -20,8 +20,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.settings import check_ranges, checked
 from toolexec.model.tool import Tool
 
-__all__ = ["DetailLevel", "DocEntry", "DocStore", "InMemoryDocStore", "SchemaInfo", "ToolDoc", "schema_info"]
-
 FindProducers: TypeAlias = "Callable[[], Mapping[str, Sequence[Producer]]]"
 DetailLevel: TypeAlias = Literal["summary", "schema", "full"]
 """How much a description has: a line, the schemas too, or everything."""

@@ -13,8 +13,6 @@ from toolexec.errors import InvalidSchemaError, InvalidToolError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONError, to_json
 from toolexec.model.schema import Schema
 
-__all__ = ["MAX_EXAMPLE_DEPTH", "MAX_EXAMPLE_SIZE", "ToolExample", "args_size", "example_args"]
-
 MAX_EXAMPLE_DEPTH = 5
 MAX_EXAMPLE_SIZE = 50
 MAX_EXAMPLE_TITLE = 200

@@ -8,8 +8,6 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["Explains", "Explanation", "MatchKind", "WordMatch"]
-
 MatchKind: TypeAlias = Literal["word", "synonym", "prefix", "spelling", "compound"]
 """How a word of the query led to a word of the tool: as the same word (by its stem), as one that means the same, as its
 beginning, as what was probably meant by a misspelling, or by joining or parting words."""

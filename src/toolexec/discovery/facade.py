@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.examples import ToolExample
     from toolexec.discovery.providers import ProviderStore
 
-__all__ = ["Discovery"]
-
 
 _HOMES = {"DocStore": "toolexec.discovery.docs", "ProviderStore": "toolexec.discovery.providers"}
 

@@ -12,8 +12,6 @@ from toolexec.model.binding import Binding
 from toolexec.model.json_value import JSONDict
 from toolexec.model.tool import Tool
 
-__all__ = ["CountsFacets", "Facets", "count_facets"]
-
 _MAX_VALUES = 100
 
 

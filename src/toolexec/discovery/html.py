@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.docs import ToolDoc
     from toolexec.discovery.results import SearchResults
 
-__all__ = ["doc_html", "results_html"]
-
 
 def results_html(found: SearchResults) -> str:
     """Return what was found, a row for each tool."""

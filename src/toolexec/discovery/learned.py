@@ -21,8 +21,6 @@ from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.process.atomic import replace_files
 
-__all__ = ["INFERRED", "LearnedIndex", "LearnedOutputs"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 INFERRED: Final = "x-inferred"

@@ -7,8 +7,6 @@ from typing import Final
 
 from toolexec.model.tool import Tool
 
-__all__ = ["FEW", "LONG", "are_long"]
-
 FEW: Final = 500
 """How many tools are looked at on the event loop: in some 50 ms."""
 LONG: Final = 1 << 19

@@ -32,8 +32,6 @@ from toolexec.model.ids import ToolID
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = ["InMemoryIndex"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _TRIES = 3
 _KEPT = 512

@@ -13,8 +13,6 @@ from toolexec.discovery.results import SearchResults
 from toolexec.errors import ConfigurationError, InvalidCursorError
 from toolexec.model.json_value import JSONValue, to_json_lossy
 
-__all__ = ["CursorSeal", "Page"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from toolexec.discovery.many import FEW, are_long
 from toolexec.model.tool import Tool
 from toolexec.process.threads import WorkerThreads
 
-__all__ = ["Prepares", "off_loop_if_long", "off_loop_if_many", "prepared"]
-
 _threads: Final = WorkerThreads(2, spare=2)
 _T = TypeVar("_T")
 

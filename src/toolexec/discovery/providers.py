@@ -9,8 +9,6 @@ from typing import Final, Protocol
 from toolexec.adapter.provider_card import ProviderCard
 from toolexec.errors import ConfigurationError, ProviderNotFoundError
 
-__all__ = ["InMemoryProviderStore", "ProviderStore"]
-
 _MAX_ID: Final = 512
 _MAX_CLOSE: Final = 3
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from toolexec.discovery.summary import Summary
 
-__all__ = ["SearchResults"]
-
 
 class SearchResults(list[Summary]):
     """Summaries of the tools found, best first: a list with something to say.

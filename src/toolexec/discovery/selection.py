@@ -7,8 +7,6 @@ from collections.abc import Callable
 from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Filters
 
-__all__ = ["Selection"]
-
 
 class Selection:
     """Says of a tool's ID whether it may be in the answer: the `Accept` that an index hands to its searcher.

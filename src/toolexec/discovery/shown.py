@@ -12,8 +12,6 @@ from typing import Self
 from toolexec.discovery.changes import TracksChanges
 from toolexec.discovery.index import Index, Registered
 
-__all__ = ["Shown", "changes_since"]
-
 _BY_ID = attrgetter("tool.id")
 
 

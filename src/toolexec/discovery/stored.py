@@ -12,8 +12,6 @@ from toolexec.discovery.search import Searcher
 from toolexec.model.binding import Binding, BindingSelector, prefer_local
 from toolexec.model.tool import Tool
 
-__all__ = ["StoredIndex"]
-
 
 class StoredIndex(InMemoryIndex):
     """An `InMemoryIndex` that begins with *entries* by ID, all of them checked when they were stored.

@@ -8,8 +8,6 @@ from toolexec.discovery.explanation import Explanation
 from toolexec.discovery.index import Registered
 from toolexec.discovery.summary import Facts, Summary, facts_of, summary_of
 
-__all__ = ["Summaries"]
-
 _MOST: Final = 2048
 
 

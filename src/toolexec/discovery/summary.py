@@ -15,18 +15,6 @@ from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 from toolexec.model.tool import HINTS, Tool, ToolAnnotations
 
-__all__ = [
-    "MAX_SHORT_DESCRIPTION",
-    "PUBLIC_REASON",
-    "Facts",
-    "Filters",
-    "Metadata",
-    "Summary",
-    "facts_of",
-    "summarize",
-    "summary_of",
-]
-
 MAX_SHORT_DESCRIPTION = 120
 Facts: TypeAlias = tuple[object, ...]
 """The fields of a summary that do not depend on a search, in their order."""

@@ -20,8 +20,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import checked
 from toolexec.model.tags import normalize_tags
 
-__all__ = ["Members", "Toolset"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")

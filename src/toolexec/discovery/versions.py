@@ -8,8 +8,6 @@ from typing import Any
 from toolexec.errors import InvalidVersionError
 from toolexec.model.version import Version
 
-__all__ = ["Versions"]
-
 
 class Versions:
     """The versions of tools by namespace and name. Not safe for use by several threads at once."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from toolexec.discovery.docs import DetailLevel, DocEntry, DocStore, ToolDoc
     from toolexec.discovery.examples import ToolExample
 
-__all__ = ["DocsView", "IndexView", "SearchesWithin", "Visible", "both_filters", "browsable", "without_hidden"]
-
 Visible = Callable[[Registered], bool]
 """Whether a tool may be known of; must be quick and always say the same of the same tool."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["split_words", "words_of"]
-
 # Runs of Latin letters (a new one at each lower-to-upper step, so that `createIssue` and `HTTPServer` fall apart), of
 # digits, or of letters of other scripts.
 _UPPER, _LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ɏ"

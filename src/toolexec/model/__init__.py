@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         acting,
         current_origin,
     )
-    from toolexec.model.schema import DRAFT_07, DRAFT_2020_12, Schema, SchemaLike
+    from toolexec.model.schema import Schema, SchemaLike
+    from toolexec.model.schema_compile import DRAFT_07, DRAFT_2020_12
     from toolexec.model.tags import normalize_tags
     from toolexec.model.tool import Icon, Tool, ToolAnnotations
     from toolexec.model.transform import ToolTransform
@@ -69,7 +70,8 @@ else:
                 "acting",
                 "current_origin",
             ),
-            "toolexec.model.schema": ("DRAFT_07", "DRAFT_2020_12", "Schema", "SchemaLike"),
+            "toolexec.model.schema": ("Schema", "SchemaLike"),
+            "toolexec.model.schema_compile": ("DRAFT_07", "DRAFT_2020_12"),
             "toolexec.model.tags": ("normalize_tags",),
             "toolexec.model.tool": ("Icon", "Tool", "ToolAnnotations"),
             "toolexec.model.transform": ("ToolTransform",),

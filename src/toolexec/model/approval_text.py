@@ -16,8 +16,6 @@ from toolexec.model.origin import ApprovalRequest, Caller
 from toolexec.model.redaction import REDACTED
 from toolexec.model.visible import visible_json
 
-__all__ = ["MAX_SHOWN", "approval_details", "argument_lines", "request_from"]
-
 MAX_SHOWN: Final = 10_000
 """How many characters of arguments one question shows at most: more than that is not read."""
 

@@ -16,8 +16,6 @@ from toolexec.model.tree_size import FLAT, Excess, excess_of, has_many, is_flat
 if TYPE_CHECKING:
     from toolexec.model.schema import Schema
 
-__all__ = ["RefusedArgs", "are_same", "bounded", "bounded_args", "own_parts", "own_parts_at_once", "without_nulls"]
-
 
 class RefusedArgs(Mapping[str, Any]):
     """Takes the place of arguments that are too much to be walked, or do not fit, in the call that is refused for it.

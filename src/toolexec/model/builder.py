@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from toolexec.model.json_value import JSONObject
 from toolexec.model.schema import SchemaLike
-from toolexec.model.tool import Icon, JSONObject, Tool, ToolAnnotations
-
-__all__ = ["ToolBuilder"]
+from toolexec.model.tool import Icon, Tool, ToolAnnotations
 
 
 class ToolBuilder:

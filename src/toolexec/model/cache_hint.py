@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["CACHE_HINT", "CacheHint", "hint_of_headers", "read_hint"]
-
 CACHE_HINT: Final = "toolexec/cache"
 """The key of a reply's `meta` that says how long the answer may be kept: `{"max_age": seconds, "private": true}`."""
 

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import HERE, Origin, new_run_id
 
-__all__ = ["CallNotes", "Progress", "ProgressCallback", "ToolCall", "note_login", "tell"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from toolexec.model.settings import check_settings
 from toolexec.model.signature import Signature, read_signature
 from toolexec.model.tool import Icon, Tool, ToolAnnotations
 
-__all__ = ["FunctionTool", "ToolSettings", "tool"]
-
 _MORE = r"[ \t]*(.*(?:\n[ \t]+\S.*)*)$"
 _PARAM = re.compile(rf"^[ \t]*:(?:param|parameter|arg|argument|key|keyword)[ \t][^:\n]*?(\w+):{_MORE}", re.MULTILINE)
 _FIELD = re.compile(

@@ -12,23 +12,6 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
-__all__ = [
-    "Bytes",
-    "FileName",
-    "Form",
-    "Given",
-    "PathName",
-    "Seconds",
-    "Setting",
-    "about",
-    "annotation_of",
-    "declared",
-    "duration",
-    "form_of",
-    "same_as",
-    "setting",
-]
-
 T = TypeVar("T")
 
 _KEY: Final = "toolexec.setting"

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["EventKind", "StreamEvent"]
-
 EventKind: TypeAlias = Literal["progress", "chunk", "done", "error"]
 
 

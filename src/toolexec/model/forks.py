@@ -6,8 +6,6 @@ import os
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Renewed", "forks"]
-
 
 class Renewed(Protocol):
     """Holds what must stay with the process that made it: a lock of its threads, a connection, a lock on a file."""

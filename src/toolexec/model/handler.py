@@ -14,8 +14,6 @@ from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import LogListener, Origin
 
-__all__ = ["Handler", "HandlerKind", "LogLevel", "RunMode", "Source", "ToolContext", "kind_of", "mapping_handler"]
-
 HandlerKind: TypeAlias = Literal["async", "sync", "generator", "async_generator"]
 RunMode: TypeAlias = Literal["thread", "inline", "process"]
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from toolexec.model.visible import visible
 
-__all__ = ["badge", "block", "card", "image_data", "image_tag", "images_html", "lines", "table", "text", "value_html"]
-
 _MOST_CHARACTERS: Final = 20_000
 _MOST_CELL: Final = 400
 _MOST_ROWS: Final = 100

@@ -11,8 +11,6 @@ from typing import Final
 from toolexec.errors import ConfigurationError
 from toolexec.model.ids import without_version
 
-__all__ = ["IDPatterns"]
-
 _MAX_PATTERNS: Final = 1_000
 _WILD: Final = frozenset("*?[")
 

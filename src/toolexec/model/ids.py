@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from toolexec.errors import InvalidToolIDError
 
-__all__ = ["MAX_NAME_LENGTH", "ToolID", "check_segment", "clean_segment", "joined", "without_version"]
-
 MAX_NAME_LENGTH = 128
 """The most characters that a namespace, a name or a version may have."""
 

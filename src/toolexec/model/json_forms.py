@@ -8,8 +8,6 @@ import _collections_abc as abc  # always loaded
 import sys
 from typing import Any
 
-__all__ = ["MAX_INTEGER", "json_form", "key_text"]
-
 MAX_INTEGER = 10**4300
 """No integer is this large, as Python neither writes nor reads longer ones."""
 

@@ -38,27 +38,6 @@ from toolexec.model.json_forms import MAX_INTEGER, json_form, key_text
 from toolexec.model.tree_size import FLAT as _FLAT
 from toolexec.model.tree_size import MAX_DEPTH, MAX_NODES, Excess, excess_of, has_many
 
-__all__ = [
-    "ANY_FLAT",
-    "FLAT_FORMS",
-    "FLAT_JSON",
-    "MAX_DEPTH",
-    "MAX_DIGITS",
-    "MAX_NODES",
-    "JSONDict",
-    "JSONObject",
-    "JSONValue",
-    "NotJSONError",
-    "excess_violation",
-    "has_surrogate",
-    "own_args",
-    "pointer",
-    "refuse_constant",
-    "shorten",
-    "to_json",
-    "to_json_lossy",
-]
-
 JSONValue: TypeAlias = Any
 """A JSON value: str, int, float, bool, None, a list of such values, or a dict of them with string keys."""
 

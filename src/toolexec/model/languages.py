@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["ALIASES", "KNOWN_LANGUAGES", "TYPED", "base_language"]
-
 ALIASES: Mapping[str, str] = {"py": "python", "js": "javascript", "sh": "bash", "golang": "go", "dsl": "workflow"}
 TYPED: Mapping[str, str] = {"typescript": "javascript", "ts": "javascript", "tsx": "javascript"}
 """Languages with types → the one that runs when the types are gone."""

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-__all__ = ["ParameterType", "documentation", "parameter_type"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterType:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeGuard, TypeVar
 
-__all__ = ["provides"]
-
 P = TypeVar("P")
 
 

@@ -8,8 +8,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["QUESTIONS", "ClientAnswerer", "ClientQuestion", "QuestionKind"]
-
 QuestionKind: TypeAlias = Literal["sampling", "elicitation", "roots"]
 QUESTIONS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
 """All kinds of questions."""

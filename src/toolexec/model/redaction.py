@@ -14,8 +14,6 @@ from toolexec.model.secret_forms import SHORTEST, base64_forms, written_forms
 from toolexec.model.secret_keys import is_telling
 from toolexec.model.secret_strings import without_secrets
 
-__all__ = ["NAMING", "REDACTED", "Redactor", "has_secret_marks", "redactor"]
-
 REDACTED = "[REDACTED]"
 
 NAMING: Final = ("name", "key", "header")

@@ -11,22 +11,6 @@ from typing import Final, Self, cast
 
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = [
-    "GATEWAY_SCHEME",
-    "MAX_URI",
-    "Completions",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-    "PromptReply",
-    "Resource",
-    "ResourceContent",
-    "ResourceReply",
-    "ResourceTemplate",
-    "gateway_uri",
-    "split_uri",
-]
-
 GATEWAY_SCHEME: Final = "toolexec://"
 MAX_URI: Final = 16_384
 """The most characters that the URI of a resource may have."""

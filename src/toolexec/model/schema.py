@@ -18,8 +18,6 @@ from toolexec.model.json_value import JSONDict, JSONObject, JSONValue, NotJSONEr
 from toolexec.model.schema_compile import (
     COMPILED,
     COMPILED_FLAT,
-    DRAFT_07,
-    DRAFT_2020_12,
     compile_flat,
     compile_schema,
     dialect_of,
@@ -29,8 +27,6 @@ from toolexec.model.schema_growth import CountingValidator
 from toolexec.model.schema_guard import MAX_SCHEMA_BYTES, guard_schema
 from toolexec.model.tree_size import FLAT
 from toolexec.model.violations import describe_error
-
-__all__ = ["DRAFT_07", "DRAFT_2020_12", "EMPTY_OBJECT", "Schema", "SchemaLike"]
 
 _MAX_VIOLATIONS: Final = 100
 _SECRET: Final = re.compile(r'"writeOnly"|"password"|\\u')

@@ -17,8 +17,6 @@ from toolexec.model.schema_growth import Validator, bounded
 from toolexec.model.schema_guard import guard_schema, has_references
 from toolexec.model.violations import MASK
 
-__all__ = ["COMPILED", "COMPILED_FLAT", "DRAFT_07", "DRAFT_2020_12", "compile_flat", "compile_schema", "dialect_of"]
-
 DRAFT_2020_12: Final = "https://json-schema.org/draft/2020-12/schema"
 """The `$schema` of JSON Schema 2020-12, the dialect of schemas that name none."""
 DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"

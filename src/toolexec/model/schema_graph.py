@@ -9,8 +9,6 @@ from urllib.parse import unquote, urljoin
 from toolexec.errors import ExternalRefError, InvalidSchemaError
 from toolexec.model.json_value import JSONDict, JSONValue
 
-__all__ = ["ANY_ITEM", "ANY_NAME", "Node", "SchemaGraph"]
-
 Node: TypeAlias = JSONDict
 
 MAX_SCHEMA_DEPTH: Final = 100

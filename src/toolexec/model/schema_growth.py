@@ -18,8 +18,6 @@ import jsonschema_rs
 from toolexec.model.json_value import JSONDict
 from toolexec.model.schema_graph import ANY_ITEM, ANY_NAME, Node, SchemaGraph
 
-__all__ = ["CountingValidator", "Validator", "bounded"]
-
 MAX_CHECKS: Final = 1_000_000
 """The most subschema checks that telling whether a value conforms may take, if the schema can multiply them."""
 MAX_EXPLAINED: Final = 50_000

@@ -14,8 +14,6 @@ from typing import Final
 from toolexec.errors import InvalidSchemaError
 from toolexec.model.schema_graph import MAX_SCHEMA_DEPTH, SchemaGraph, too_deep
 
-__all__ = ["MAX_SCHEMA_BYTES", "guard_schema", "has_references"]
-
 MAX_SCHEMA_BYTES: Final = 1 << 20
 MAX_CHECKS_PER_VALUE: Final = 10_000
 MAX_LINKS: Final = 150

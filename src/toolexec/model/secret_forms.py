@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-__all__ = ["SHORTEST", "base64_forms", "written_forms"]
-
 SHORTEST: Final = 6
 """Anything shorter (`1`, `true`, a port) says nothing, and replacing it would garble the text."""
 

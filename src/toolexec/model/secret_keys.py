@@ -6,8 +6,6 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["is_telling", "is_telling_parameter"]
-
 _ENDINGS: Final = (
     "password",
     "passwd",

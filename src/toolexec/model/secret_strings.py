@@ -15,8 +15,6 @@ from typing import Final
 from toolexec.model.patterns import lazy_pattern
 from toolexec.model.secret_keys import is_telling, is_telling_parameter
 
-__all__ = ["without_secrets"]
-
 _START: Final = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
 """Where a run of key characters begins, also in text that is escaped as in JSON or in a URL."""
 

@@ -28,8 +28,6 @@ from toolexec.model.declared import Setting, declared, form_of
 from toolexec.model.json_value import JSONValue
 from toolexec.model.secret_keys import is_telling
 
-__all__ = ["SettingsGuard", "check_ranges", "check_settings", "checked", "guards", "unknown_setting"]
-
 T = TypeVar("T")
 
 _MAX_SHOWN: Final = 40

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-__all__ = ["Held", "NoShareError", "giving_way"]
-
 _Key = TypeVar("_Key")
 
 

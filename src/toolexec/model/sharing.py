@@ -6,8 +6,6 @@ from typing import Final
 
 from toolexec.model.tags import MAX_TAG_LENGTH
 
-__all__ = ["shared_parts", "shared_tags", "shared_text"]
-
 _MOST: Final = 1 << 15
 _MAX_TEXT: Final = MAX_TAG_LENGTH
 _MAX_TAGS: Final = 8

@@ -18,8 +18,6 @@ from toolexec.model.tree_size import excess_of
 if typing.TYPE_CHECKING:
     import pydantic
 
-__all__ = ["Signature", "read_signature"]
-
 _PLAIN: frozenset[Any] = frozenset({str, float, bool, type(None), None, Any, object, dict, list})
 _STREAMS: frozenset[Any] = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncGenerator})
 

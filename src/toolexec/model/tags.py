@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["MAX_TAGS", "MAX_TAG_LENGTH", "normalize_tags"]
-
 MAX_TAGS = 20
 MAX_TAG_LENGTH = 64
 

@@ -16,8 +16,6 @@ from toolexec.model.sharing import shared_parts, shared_tags, shared_text
 from toolexec.model.tags import normalize_tags
 from toolexec.model.version import Version
 
-__all__ = ["DRY_RUN", "HINTS", "TRANSFORMED", "Icon", "JSONObject", "Tool", "ToolAnnotations", "shared_annotations"]
-
 HINTS: Final = ("read_only", "idempotent", "destructive", "open_world")
 """The yes-or-no annotations of a tool."""
 DRY_RUN: Final = "toolexec/dry_run"

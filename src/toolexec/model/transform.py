@@ -15,8 +15,6 @@ from toolexec.model.schema import Schema
 from toolexec.model.settings import check_settings
 from toolexec.model.tool import TRANSFORMED, Tool
 
-__all__ = ["KeepExamples", "ShownTool", "ToolTransform", "Transforms"]
-
 KeepExamples: TypeAlias = Callable[[str, Sequence[JSONObject]], None]
 """Keeps examples, each with the parts that `ToolTransform` says, as those of the tool with this ID."""
 

@@ -12,21 +12,6 @@ from enum import Enum
 from itertools import chain
 from typing import Any, Final
 
-__all__ = [
-    "FLAT",
-    "MANY",
-    "MAX_DEPTH",
-    "MAX_NODES",
-    "MAX_REPEATED",
-    "MAX_REPEATED_NODES",
-    "Excess",
-    "excess_of",
-    "has_many",
-    "is_flat",
-    "is_named",
-    "is_too_large",
-]
-
 MAX_DEPTH: Final = 120
 """The most levels of dicts and lists that a value may have."""
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["seconds", "size"]
-
 _TIME_UNITS: Final = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 

@@ -12,8 +12,6 @@ from toolexec.errors import Violation
 from toolexec.model.json_value import JSONValue, pointer, shorten
 from toolexec.model.schema_graph import ANY_ITEM, ANY_NAME, Node, SchemaGraph
 
-__all__ = ["MASK", "describe_error"]
-
 MASK: Final = "\ue000"
 """What validators write in their messages in place of the value, for `describe_error` to fill in."""
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from toolexec.model.patterns import lazy_pattern
 
-__all__ = ["has_hidden", "visible", "visible_json", "visible_line", "without_hidden"]
-
 _EMOJI: Final = (
     "\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u21ff\u2300-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )

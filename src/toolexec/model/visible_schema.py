@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.visible import visible
 
-__all__ = ["visible_schema"]
-
 _SHOWN: Final = frozenset({"title", "description", "$comment"})
 _MAX_TEXT: Final = 2000
 

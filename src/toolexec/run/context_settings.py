@@ -9,8 +9,6 @@ from typing import Literal, TypeAlias
 from toolexec.model.declared import Seconds, setting
 from toolexec.model.settings import checked
 
-__all__ = ["ContextSettings", "TokenCount"]
-
 TokenCount: TypeAlias = Literal["estimate", "exact", "off"]
 """By their characters, with the vocabulary of o200k, or not at all."""
 

@@ -19,8 +19,6 @@ from toolexec.run.resolve import Find, Resolution
 from toolexec.run.runner import Runner, thread_runner
 from toolexec.run.types import Result
 
-__all__ = ["Allows", "Gated", "GatedByPolicy"]
-
 Allows: TypeAlias = Callable[[Registered, Caller], bool]
 """Returns whether a caller may call a tool whatever the arguments are, without asking an approver."""
 

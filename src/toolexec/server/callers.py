@@ -19,19 +19,6 @@ from toolexec.model.origin import ANYONE, Approver, Caller, Lasting, Origin
 from toolexec.model.visible import visible_line
 from toolexec.server.http.replies import peer_of
 
-__all__ = [
-    "TASKS_ERA",
-    "TASKS_EXTENSION",
-    "RequestContext",
-    "Requester",
-    "asks_for_task",
-    "can_be_asked",
-    "can_elicit",
-    "connection_of",
-    "is_modern",
-    "offers_tasks",
-]
-
 RequestContext: TypeAlias = ServerRequestContext[Any, Any]
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 TASKS_ERA: Final = "2025-11-25"

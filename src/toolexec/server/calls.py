@@ -46,8 +46,6 @@ from toolexec.server.task_messages import announced
 from toolexec.server.tasks import StoredTask, new_task_id
 from toolexec.server.tasks_at_work import TasksAtWork
 
-__all__ = ["ServedCalls"]
-
 _NOTED: Final = "toolexec.session_noted"
 
 

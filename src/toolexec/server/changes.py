@@ -25,8 +25,6 @@ from mcp_types import NotificationParams
 from toolexec.discovery.index import ChangeEvent, Index
 from toolexec.server.callers import connection_of
 
-__all__ = ["ChangeNotices", "NoticeBus"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _Watchers = Callable[[str], Awaitable[Collection[object]]]
 _STREAM: Final[ContextVar[object]] = ContextVar("_STREAM", default=None)

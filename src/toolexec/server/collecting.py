@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
 
-__all__ = ["SLOW", "short_collections"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 SLOW: Final = 0.03
 """From how many seconds on a collection is too slow for the next one to look at the same objects."""

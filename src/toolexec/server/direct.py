@@ -28,8 +28,6 @@ from toolexec.server.durable import DurableCall
 from toolexec.server.replies import content_for, failure, published_output, success
 from toolexec.server.tools.errors import error_object
 
-__all__ = ["MAX_NAME", "DirectTools", "listing"]
-
 MAX_NAME: Final = 64
 _HASH = 8
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")

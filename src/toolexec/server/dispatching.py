@@ -34,8 +34,6 @@ from toolexec.server.tools.catalogue import beside, room_for_tools
 from toolexec.server.tools.find import FIND
 from toolexec.server.tools.running import RUN_TOOL
 
-__all__ = ["Dispatcher", "How", "Listed"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _HEADER = "x-mcp-header"
 

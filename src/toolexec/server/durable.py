@@ -36,8 +36,6 @@ from toolexec.model.visible import visible, visible_json, visible_line
 from toolexec.run.types import Result
 from toolexec.server.elicitation import answer_in, question
 
-__all__ = ["NO_ANSWER", "DurableCall", "answer_to", "questions_of", "send_answer", "words_of"]
-
 R = TypeVar("R", ChainResult, CodeResult)
 
 NO_ANSWER: Final = object()

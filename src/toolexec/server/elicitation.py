@@ -18,8 +18,6 @@ from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_json, visible_line
 from toolexec.server.callers import RequestContext
 
-__all__ = ["answer_in", "handshake_approver", "put_to_client", "question"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _LINE = 300
 _ANSWERS: Final[dict[str, ApprovalAnswer]] = {"no": "no", "once": "once", "session": "session", "always": "always"}

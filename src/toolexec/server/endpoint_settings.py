@@ -15,8 +15,6 @@ from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.settings import HttpSettings, check_exposure
 from toolexec.server.settings import ServeSettings
 
-__all__ = ["EndpointSettings", "check_endpoints"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 

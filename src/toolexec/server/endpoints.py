@@ -20,8 +20,6 @@ from toolexec.server.http.app import HttpApp
 from toolexec.server.http.endpoint import Endpoint
 from toolexec.server.settings import ServeSettings
 
-__all__ = ["Endpoints", "PreparedEndpoints"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

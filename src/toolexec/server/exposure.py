@@ -11,8 +11,6 @@ from toolexec.exec.facade import Exec
 from toolexec.server.direct import DirectTools, listing
 from toolexec.server.tools.catalogue import json_bytes
 
-__all__ = ["AutoExposure"]
-
 _LEAST: Final = 60  # bytes of the shortest definition: what need not be measured to be too much
 _ABSENT: Final = 1500  # bytes that a backend counts as whose tools are not known yet: some four tools
 

@@ -30,8 +30,6 @@ from pydantic import ValidationError
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["InProcessClient"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _GRACE = 2.0
 _CANCELLED = "notifications/cancelled"

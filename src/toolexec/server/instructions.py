@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.errors import ConfigurationError
 from toolexec.model.visible import visible_line
 
-__all__ = ["MAX_INSTRUCTIONS", "instructions"]
-
 MAX_INSTRUCTIONS: Final = 1200
 _MAX_NAMES: Final = 160
 _MAX_NAME: Final = 40

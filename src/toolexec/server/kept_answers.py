@@ -16,8 +16,6 @@ from toolexec.server.tools.starting import settle
 if TYPE_CHECKING:
     from toolexec.server.metering import Job
 
-__all__ = ["DENIED", "AnswerRights", "ChecksAnswers", "cut_off", "noting"]
-
 DENIED: Final = (
     "this call is over, but a tool that its answer came of is denied to you now, or is gone; nothing was run again"
 )

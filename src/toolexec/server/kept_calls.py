@@ -25,8 +25,6 @@ from toolexec.model.origin import ApprovalAnswer, ApprovalRequest
 from toolexec.server.elicitation import answer_in
 from toolexec.server.state import StateStore, key_of
 
-__all__ = ["KeptCall", "KeptCalls", "about", "refuse_state"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _SLACK: Final = 60.0

@@ -14,8 +14,6 @@ from toolexec.process.poll import pauses
 from toolexec.server.sealing import opened, sealed
 from toolexec.server.state import StateStore, key_of
 
-__all__ = ["Forwarded", "KeptReplies", "QuestionName"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Forwarded: TypeAlias = Literal["taken", "gone", "too_long"]

@@ -20,8 +20,6 @@ from toolexec.run.results import ResultStore, owner_of
 from toolexec.server.sealing import opened, sealed
 from toolexec.server.state import StateStore, key_of
 
-__all__ = ["KeptResults"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _Owner: TypeAlias = tuple[str, ...]

@@ -17,8 +17,6 @@ from toolexec.server.callers import RequestContext, connection_of, is_modern
 from toolexec.server.http.replies import caller_key
 from toolexec.server.state import StateStore, key_of
 
-__all__ = ["RESTORED", "KeepsSessions", "KeptSession", "KeptSessions"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 RESTORED: Final = "toolexec.restored"
 """The key in the scope of the requests that open a session again, of the `KeptSession` that it was."""

@@ -19,19 +19,6 @@ from toolexec.server.kept_replies import KeptReplies
 from toolexec.server.kept_results import KeptResults
 from toolexec.server.state import StateStore, key_of
 
-__all__ = [
-    "BEAT",
-    "WORK",
-    "CallName",
-    "Events",
-    "KeepsStreams",
-    "KeptEvents",
-    "KeptStreams",
-    "Standing",
-    "Work",
-    "work_of",
-]
-
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Standing: TypeAlias = Literal["at_work", "not_run", "unknown", "over", "denied"]

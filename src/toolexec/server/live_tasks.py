@@ -22,8 +22,6 @@ from toolexec.server.kept_streams import work_of
 from toolexec.server.suspended import SuspendedRun
 from toolexec.server.tasks import StoredTask, TaskOutcome
 
-__all__ = ["LEFT", "LiveTask", "outcome_of", "permitted"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 LEFT: Final = TaskOutcome("cancelled", "the API key of its caller was taken out or has expired: no one can answer it")
 """How a task ends that asks a caller who does not come back."""

@@ -23,8 +23,6 @@ from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible, visible_line
 from toolexec.server.callers import RequestContext, connection_of, is_modern
 
-__all__ = ["Line", "set_log_level"]
-
 _LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 _LEVEL_KEY = "toolexec.log_level"
 _DEFAULT_LEVEL: Final[LoggingLevel] = "info"

@@ -16,8 +16,6 @@ from toolexec.server.kept_sessions import KeptSessions
 from toolexec.server.kept_streams import KeptStreams
 from toolexec.server.task_messages import MARK, capabilities_with_tasks
 
-__all__ = ["Lowlevel", "announce_task"]
-
 
 class Lowlevel(Server[Any]):
     """The SDK's server, which says in every handshake, on any transport, what there is and whether it sends notices of

@@ -13,8 +13,6 @@ from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.origin import Origin
 from toolexec.run.context import Cause, ContextMeter
 
-__all__ = ["Job", "count_list", "count_reply", "metered"]
-
 Job: TypeAlias = Callable[[Origin, ProgressCallback | None], Awaitable[JSONDict]]
 """One parsed request: does it for an origin, reports its progress, and returns the reply."""
 _READ = ("name", "description", "inputSchema")

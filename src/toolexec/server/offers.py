@@ -53,8 +53,6 @@ from toolexec.server.replies import content_for, internal_failure
 from toolexec.server.tools.errors import error_object
 from toolexec.server.watching import Watching
 
-__all__ = ["OFFER_HINTS", "Answer", "ServedOffers"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 Answer: TypeAlias = Callable[[RequestContext, Any, str, JSONObject, Job], Awaitable[JSONDict | InputRequiredResult]]
 """Has a job done for the client of a request with these parameters, which may be asked meanwhile."""

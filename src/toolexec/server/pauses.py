@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from toolexec.model.redaction import redactor
 
-__all__ = ["LONG_PAUSE", "watch_loop"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 LONG_PAUSE: Final = 0.1
 """From how many seconds on a pause is logged."""

@@ -24,8 +24,6 @@ from toolexec.model.visible import visible
 from toolexec.model.visible_schema import visible_schema
 from toolexec.server.callers import RequestContext, is_modern
 
-__all__ = ["Ask", "client_answerer"]
-
 Ask: TypeAlias = Callable[[InputRequest], Awaitable[object]]
 """Puts a request to the client of the newer era, between two of its own requests; None where that is not possible."""
 _MESSAGE: Final = 4000

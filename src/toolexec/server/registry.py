@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from toolexec.server.in_process import InProcessClient
     from toolexec.server.stdio import Wire
 
-__all__ = ["RegistryStats", "ToolHandler", "ToolRegistry"]
-
 ToolHandler = Callable[[JSONDict], Any] | Handler
 """Takes all arguments as one dict; may be async."""
 

@@ -19,8 +19,6 @@ from toolexec.run.framing import framed_parts, framed_value, note
 from toolexec.server.tools.base import MetaReply
 from toolexec.server.tools.errors import error_object, short_errors
 
-__all__ = ["content_for", "failure", "internal_failure", "is_wrapped", "meta_result", "published_output", "success"]
-
 _BLOCK: Final[TypeAdapter[Any]] = TypeAdapter(ContentBlock)
 _SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 _ERROR_TEXT = 20_000

@@ -14,8 +14,6 @@ from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestStat
 from toolexec.errors import ConfigurationError, StateError
 from toolexec.server.state import StateKind, StateStore
 
-__all__ = ["SealedState", "read_keys"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _PURPOSE: Final = b"toolexec/state-records/v1"
 _TRIES: Final = 20

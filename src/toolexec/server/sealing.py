@@ -18,8 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["opened", "sealed"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _NONCE: Final = 12
 

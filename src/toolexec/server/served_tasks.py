@@ -56,8 +56,6 @@ from toolexec.server.task_messages import TaskParams, UpdateTaskParams, on_wire,
 from toolexec.server.tasks import StoredTask, TaskOutcome
 from toolexec.server.tasks_at_work import TEND_SECONDS, TasksAtWork, reached
 
-__all__ = ["ServedTasks"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 _SOON_SECONDS: Final = 0.1

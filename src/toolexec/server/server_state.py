@@ -17,8 +17,6 @@ from toolexec.server.shared_tasks import SharedTasks
 from toolexec.server.state import FileState, StateStore, sealing_key
 from toolexec.server.state_plugins import open_state
 
-__all__ = ["ServerState"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _SLACK = 60.0
 

@@ -20,8 +20,6 @@ from toolexec.server.sealing import opened, sealed
 from toolexec.server.state import StateStore, key_of
 from toolexec.server.tasks import INTERRUPTED, StoredTask, TaskOutcome
 
-__all__ = ["SharedTask", "SharedTasks"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _INTERNAL_ERROR: Final = -32603  # of JSON-RPC
 _SILENT: Final = 10.0  # after so long without a sign, by the clock of who looks, a server is taken for dead

@@ -15,8 +15,6 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from toolexec.errors import ConfigurationError
 from toolexec.process.database import open_database, use_wal
 
-__all__ = ["FileState", "StateKind", "StateStore", "key_of", "sealing_key"]
-
 StateKind: TypeAlias = Literal["key", "session", "suspended", "result", "task", "stream"]
 """What a record is about: the key that seals states, a session, a call that waits between two requests, a result that
 is read page by page, a task, or a call whose client may come back for its answer."""

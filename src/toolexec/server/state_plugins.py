@@ -9,8 +9,6 @@ from toolexec.backend.plugins import STATES, known_plugins, load_plugin
 from toolexec.errors import ConfigurationError, ToolExecError
 from toolexec.server.state import StateStore
 
-__all__ = ["open_state"]
-
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9]*)://.")
 
 

@@ -35,8 +35,6 @@ from toolexec.backend.mcp.sdk_streams import LineStream, ReadStream
 from toolexec.process.stream import PipeReader
 from toolexec.server.app import ToolServer
 
-__all__ = ["Wire", "serve_stdio", "stdio_wire"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _CHUNK = 65_536
 _PIPE_ATOM = 4096  # a pipe that is ready to be written takes at least so many bytes without blocking

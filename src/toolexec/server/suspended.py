@@ -27,8 +27,6 @@ from toolexec.server.elicitation import answer_in, question
 from toolexec.server.kept_calls import KeptCalls, about, refuse_state
 from toolexec.server.logs import Line
 
-__all__ = ["Outcome", "SuspendedRun", "SuspendedRuns", "digest_of"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 Outcome: TypeAlias = JSONDict
 _SETTLE_SECONDS = 0.005

@@ -24,17 +24,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.server.callers import TASKS_EXTENSION
 from toolexec.server.tasks import StoredTask
 
-__all__ = [
-    "MARK",
-    "TaskParams",
-    "UpdateTaskParams",
-    "announced",
-    "capabilities_with_tasks",
-    "on_wire",
-    "to_handshake",
-    "to_wire",
-]
-
 MARK: Final = f"toolexec/task-{secrets.token_hex(8)}"
 """The key of `_meta` under which the announcement of a task passes the SDK; a tool cannot know it."""
 _CAPABILITY: Final = ServerTasksCapability(

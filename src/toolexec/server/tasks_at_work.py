@@ -30,8 +30,6 @@ from toolexec.server.suspended import Outcome, SuspendedRun, SuspendedRuns
 from toolexec.server.task_messages import UpdateTaskParams, on_wire, to_wire
 from toolexec.server.tasks import StoredTask, TaskOutcome, TaskStore, TooManyTasksError
 
-__all__ = ["TEND_SECONDS", "TasksAtWork", "reached"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 T = TypeVar("T")
 TEND_SECONDS: Final = 0.5

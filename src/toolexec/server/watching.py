@@ -18,8 +18,6 @@ from toolexec.errors import ToolExecError
 from toolexec.exec.resources import Resources
 from toolexec.model.origin import Origin, acting, current_origin
 
-__all__ = ["Watching"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST: Final = 1000
 _SECONDS: Final = 5.0

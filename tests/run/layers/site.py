@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-__all__ = ["Reply", "Site"]
-
 Reply: TypeAlias = tuple[int, dict[str, str], Any]
 """A status (0: the connection is closed without an answer), headers, and a value as JSON; None for no body."""
 

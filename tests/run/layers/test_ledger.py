@@ -32,9 +32,10 @@ from toolexec.model.origin import ApprovalRequest
 from toolexec.run import Runner
 from toolexec.run.effects import Effect, EffectLedger
 from toolexec.run.gate import Gate
-from toolexec.run.layers.ledger import CHECK, Ledger
+from toolexec.run.layers.ledger import Ledger
 from toolexec.run.layers.retry import Retry
 from toolexec.run.policy import Policy, Rule
+from toolexec.run.reconcile import CHECK
 
 
 class Book:

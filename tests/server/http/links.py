@@ -22,8 +22,6 @@ from toolexec.server.auth.credentials import hash_key
 from toolexec.server.http import HttpSettings
 from toolexec.server.settings import ServeSettings
 
-__all__ = ["ANN", "BOB", "Link", "Servers", "Shop", "lost", "settled", "text"]
-
 AUTH = AuthSettings(api_keys=tuple(ApiKey(id=name, sha256=hash_key(f"{name}'s")) for name in ("ann", "bob")))
 ANN, BOB = ({"authorization": f"Bearer {name}'s"} for name in ("ann", "bob"))
 PAY = {"name": "run_tool", "arguments": {"tool_id": "shop:pay"}}

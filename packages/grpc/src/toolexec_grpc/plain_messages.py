@@ -10,8 +10,6 @@ from google.protobuf.descriptor import FieldDescriptor
 from toolexec.provider import JSONDict, JSONValue
 from toolexec_grpc.json_mapping import is_repeated
 
-__all__ = ["PlainMessage"]
-
 _LONG: Final = frozenset((FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64))
 """What is a string in JSON, where any number may be a float."""
 _KINDS: Final[dict[int, type]] = {

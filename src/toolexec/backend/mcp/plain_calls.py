@@ -27,8 +27,6 @@ from toolexec.backend.mcp.convert import convert_reply
 from toolexec.model.content import ToolReply
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["PlainCalls", "is_traced"]
-
 _FIRST: Final = 1_000_000_001
 """The ID of the first of these calls; the SDK counts its own requests from 1."""
 _CALL: Final = "tools/call"

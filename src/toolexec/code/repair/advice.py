@@ -21,7 +21,7 @@ from toolexec.code.repair.fences import has_fence
 from toolexec.code.repair.held import about_held
 from toolexec.code.repair.javascript_errors import about_javascript_errors
 from toolexec.code.repair.javascript_marks import about_javascript_marks
-from toolexec.code.repair.lacks import PackageSource, distribution_of, missing_module, needed_process
+from toolexec.code.repair.lacks import missing_module, needed_process
 from toolexec.code.repair.languages import about_language, about_python_forms
 from toolexec.code.repair.library_names import about_library_names
 from toolexec.code.repair.missing_imports import about_missing_imports
@@ -43,8 +43,6 @@ from toolexec.code.repair.syntax import about_syntax
 from toolexec.code.repair.unknown_keys import about_unknown_keys
 from toolexec.code.repair.unused_imports import unused_import, unused_package
 from toolexec.code.tools import Tools
-
-__all__ = ["INSTEAD", "PackageSource", "advise", "distribution_of", "missing_module", "needed_process"]
 
 _TOOLS: Final = "call a tool instead; `tools.search('...')` finds one"
 _FETCH: Final = "there is no network: call a tool that fetches; `tools.search('fetch a URL')` finds it if there is one"

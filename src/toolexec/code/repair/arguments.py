@@ -16,8 +16,6 @@ from toolexec.code.repair.source import calls_of, end_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_arguments"]
-
 _REFUSED: Final = re.compile(r"(?:InputValidationError|ToolError): arguments of (\S+) are not valid: ")
 _UNKNOWN: Final = re.compile(r"'(\w+)' is not a known name(?!; did you mean)")
 _MEANT: Final = re.compile(r"is not a known name; did you mean '(\w+)'")

@@ -17,8 +17,6 @@ from toolexec.code.names import MAX_LISTED, TOOLS_METHODS, attribute_path, names
 from toolexec.code.tools import Tools
 from toolexec.discovery.index import Index
 
-__all__ = ["Bare", "bare_names", "catalogue_of"]
-
 CALLS: Final = frozenset(
     f"{verb}{end}" for verb in ("call", "run", "invoke", "execute", "use") for end in ("_tool", "Tool")
 )

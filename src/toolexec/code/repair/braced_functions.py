@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.code.repair.source import ends_of, instead
 
-__all__ = ["about_braced_functions"]
-
 _BRACED: Final = re.compile(
     r"\.(?:map|flatMap|filter|find|some|every|sort|reduce|then)\(\s*((?:async\s*)?(?:\([^()]*\)|[\w$]+)\s*=>\s*)(?=\{)"
 )

@@ -19,8 +19,6 @@ from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_calls", "arguments_of"]
-
 _UNDEFINED: Final = re.compile(r"(?:NameError: name|ReferenceError:) '?(\w+)'? is not defined")
 _POSITIONAL: Final = re.compile(r"TypeError: tools take (?:keyword arguments|one object): tools\.([\w.]+)\(")
 _NOT_TEXT: Final = re.compile(

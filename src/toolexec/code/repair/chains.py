@@ -9,8 +9,6 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.shapes import WRAPPERS
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_chains"]
-
 _SETTING: Final = re.compile(r"InvalidChainError: step \d+: a step has no setting '(\w+)'; did you mean (\w+)\?")
 _AROUND: Final = re.compile(
     rf"InvalidChainError: step \d+: '((?:steps[.\[]\d+\]?|\w+))\.({'|'.join(sorted(WRAPPERS))})(\.[^']*)?' "

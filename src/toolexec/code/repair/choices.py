@@ -10,8 +10,6 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_choice"]
-
 _OPPOSITES: Final = ("un", "in", "im", "non", "not", "dis", "de")
 _UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("s", "sec"), "second"),

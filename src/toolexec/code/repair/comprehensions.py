@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import end_of, instead
 
-__all__ = ["about_comprehensions"]
-
 _OPENED: Final = re.compile(r"(?<![\w$.\])])(?:(sum|any|all|list|min|max)\s*(?=\()|(?=\[))")
 _PARTS: Final = re.compile(
     r"\s*([^\n]+?)\s+for\s+([A-Za-z_$][\w$]*)\s+in\s+([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\[[^\[\]\n]*\])*)"

@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.code.repair.python_tree import tree_of
 
-__all__ = ["MARKS", "has_fence", "without_fence", "without_indent"]
-
 MARKS: Final = ("```", "~~~")
 """What every fence has."""
 

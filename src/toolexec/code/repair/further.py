@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_further"]
-
 _NEXT: Final = re.compile(r"(?i)^(?:next|continue|more|after)(?:_|$)|(?:^|_)(?:cursor|continuation)(?:_|$)|_token$")
 _PAGES: Final = frozenset({"pages", "total_pages", "page_count", "totalPages", "last_page"})
 _TOTAL: Final = frozenset({"total", "total_count", "count", "totalCount", "total_items", "total_results"})

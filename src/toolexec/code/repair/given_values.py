@@ -16,8 +16,6 @@ from toolexec.code.repair.shown import kind_of
 from toolexec.code.repair.source import instead, split
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_given_values", "fits"]
-
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),

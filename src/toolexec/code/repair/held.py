@@ -20,8 +20,6 @@ from toolexec.code.repair.times import time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_held", "described"]
-
 _WARNING: Final = re.compile(r"check it first| here$")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _OTHER_CAUSES: Final = frozenset({*errors.__all__, "SyntaxError", "MemoryError", "RecursionError", "SystemExit"}) - {

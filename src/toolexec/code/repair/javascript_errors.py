@@ -12,8 +12,6 @@ from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_javascript_errors"]
-
 _CONSTANT: Final = re.compile(r"TypeError: (?:'(\w+)' is read-only|Assignment to constant variable)")
 _ASSIGNED: Final = re.compile(
     r"(?<![\w$.])([A-Za-z_$][\w$]*)\s*(?:(?:[-+*/%|&?^]|\*\*|\|\||&&|\?\?)?=(?![=>])|\+\+|--)"

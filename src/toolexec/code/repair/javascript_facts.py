@@ -20,8 +20,6 @@ from toolexec.code.repair.watch import Watched
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["facts_of_failure", "facts_of_value", "may_be_watched"]
-
 _MOST: Final = 3
 _MOST_OWN: Final = 8
 _OF_ARRAYS: Final = frozenset(

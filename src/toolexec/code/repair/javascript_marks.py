@@ -7,8 +7,6 @@ from typing import Final
 
 from toolexec.code.repair.failure import Failure
 
-__all__ = ["about_javascript_marks"]
-
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _REGULAR: Final = re.compile(r"/(?![/*])(?:\\.|\[(?:\\.|[^\]\n])*\]|[^/\\\n])+/[a-z]*")

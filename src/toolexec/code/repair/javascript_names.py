@@ -15,8 +15,6 @@ from typing import Final
 
 from toolexec.code.repair.source import ends_of, split
 
-__all__ = ["FOR", "NAME", "PATTERN", "Bound", "Chain", "JavaScriptNames", "Step"]
-
 NAME: Final = r"[A-Za-z_$][\w$]*"
 _ROOT: Final = re.compile(rf"(?:(?<![\w$.])|(?<=\.\.\.))(?:\(\s*await\s+|await\s+)?({NAME})")
 _KEY: Final = re.compile(rf"\s*\??\.\s*({NAME})|(?:\?\.)?\[\s*(?:(\d+)|(['\"])([^'\"\n]*)\3)\s*\]")

@@ -14,8 +14,6 @@ from toolexec.code.repair.source import ends_of, split
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["JavaScriptProgram"]
-
 _SAME: Final = frozenset({"filter", "slice", "sort", "reverse", "toSorted", "concat"})
 _ONE: Final = frozenset({"find", "at", "pop", "shift"})
 _OF_OBJECTS: Final[Mapping[str | int | None, Callable[[dict[str, JSONValue]], JSONValue]]] = {

@@ -18,8 +18,6 @@ from toolexec.code.repair.times import time_as_text
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_javascript_reads", "about_not_a_number", "javascript_advice"]
-
 _OPERAND: Final = re.compile(r"(?:[-+*/]=?|\bNumber\(|\bparseFloat\(|\bnew Date\()\s*(?=[A-Za-z_$])(?!new\b)")
 _NO_KEYS: Final = re.compile(r"` is (?:text|a number|a truth value), such as")
 _AT_LENGTH: Final = re.compile(r"(?<![\w$.])([A-Za-z_$][\w$]*(?:\.\w+)*)\[\1\.length\](?!\s*=(?!=))")

@@ -8,8 +8,6 @@ from typing import Final, Protocol, runtime_checkable
 
 from toolexec.code.repair.failure import Failure
 
-__all__ = ["PackageSource", "distribution_of", "missing_module", "needed_process"]
-
 _DISTRIBUTIONS: Final = {
     "PIL": "pillow",
     "attr": "attrs",

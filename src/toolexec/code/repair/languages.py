@@ -10,8 +10,6 @@ from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.typescript import enum_as_object, not_erasable
 
-__all__ = ["about_language", "about_python_forms"]
-
 _LIKE_JAVASCRIPT: Final = re.compile(
     r"^\s*(?:const|let|var)\s+[\w{[]|^\s*(?:async\s+)?function\b|=>\s*[{(\w]|\bconsole\.log\(|^\s*import\s.*\sfrom\s+['\"]",
     re.MULTILINE,

@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.code.repair.python_tree import tree_of
 
-__all__ = ["RESULT_NAMES", "last_result"]
-
 RESULT_NAMES: Final = (
     "result",
     "results",

@@ -14,8 +14,6 @@ from toolexec.code.repair.missing_imports import HOME
 from toolexec.code.repair.near_keys import fold
 from toolexec.code.repair.source import calls_of, instead
 
-__all__ = ["about_library_names"]
-
 _MODULE: Final = re.compile(r"AttributeError: module '(\w+)' has no attribute '(\w+)'")
 _TYPE: Final = re.compile(r"AttributeError: type object '(?:\w+\.)?(\w+)' has no attribute '(\w+)'")
 _NO_IMPORT: Final = re.compile(r"ImportError: cannot import name '(\w+)' from '(\w+)'")

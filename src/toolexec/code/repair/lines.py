@@ -11,8 +11,6 @@ from toolexec.code.repair.tables import parts_of
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_empty_lines"]
-
 _SPLIT: Final = re.compile(r"((?<![\w$.])[A-Za-z_$][\w$.]{0,80})\.split\((['\"])\\n\2\)")
 _EMPTY: Final = re.compile(
     r"IndexError: |ValueError: (?:not enough values to unpack|invalid literal for int\(\) with base 10: ''"

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from toolexec.code.repair.python_tree import tree_of
 
-__all__ = ["without_nested_loops"]
-
 _NESTING = re.compile(r"^([ \t]*)(import nest_asyncio|nest_asyncio\.apply\([^()\n]*\))[ \t]*$", re.MULTILINE)
 _OWN = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 

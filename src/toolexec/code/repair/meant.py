@@ -16,8 +16,6 @@ from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.tools import Tools
 from toolexec.errors import ToolNotFoundError
 
-__all__ = ["ATTRIBUTES", "PRINTED", "rules_of", "without_idle_awaits"]
-
 ATTRIBUTES: Final = "dict."
 """The rule that keys of results can be read as attributes."""
 

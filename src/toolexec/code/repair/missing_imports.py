@@ -12,8 +12,6 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["HOME", "about_missing_imports"]
-
 _LONGEST_LINE: Final = 200
 _NO_NAME: Final = re.compile(r"NameError: name '(\w+)' is not defined")
 _MODULES: Final[Mapping[str, str]] = {

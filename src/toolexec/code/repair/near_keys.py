@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["alike", "fold", "is_item_of", "is_other_word", "part_of", "path_to", "singular", "words_of"]
-
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _DEPTH: Final = 4
 _MOST: Final = 200

@@ -13,8 +13,6 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.near_keys import fold
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_near_methods"]
-
 _NO_METHOD: Final = re.compile(r"AttributeError: '(?:\w+\.)*(\w+)' object has no attribute '(\w+)'")
 _NOT_FUNCTION: Final = re.compile(r"TypeError: .*not a function")
 _KINDS: Final[Mapping[str, type]] = {

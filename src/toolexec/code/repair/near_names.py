@@ -18,8 +18,6 @@ from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["about_near_names"]
-
 _NAME: Final = r"[A-Za-z_$][\w$]*"
 _BOUND: Final = re.compile(
     rf"\b(?:const|let|var|function|class)\s+({_NAME})|[{{,\[(]\s*({_NAME})\s*(?=[,}}\])=])|({_NAME})\s*=>|:\s*({_NAME})\s*(?=[,}}])"

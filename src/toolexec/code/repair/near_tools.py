@@ -15,8 +15,6 @@ from toolexec.code.repair.calls import arguments_of
 from toolexec.code.repair.failure import Failure
 from toolexec.code.tools import Tools
 
-__all__ = ["about_near_tools"]
-
 _WAYS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     "file": tuple(frozenset(each.split()) for each in ("read file", "get file", "file content", "read document")),
     "fetch": tuple(frozenset(each.split()) for each in ("fetch", "http get", "get url", "read page", "web page")),

@@ -6,8 +6,6 @@ import ast
 
 from toolexec.code.repair.python_tree import tree_of
 
-__all__ = ["about_no_return"]
-
 
 def about_no_return(code: str) -> list[str]:
     """Return what to say of a program that ends in a call of such a function."""

@@ -11,8 +11,6 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_operands"]
-
 _TO_TEXT: Final = re.compile(r'TypeError: can only concatenate str \(not "(?:int|float)"\) to str')
 _TO_NUMBER: Final = re.compile(r"TypeError: unsupported operand type\(s\) for \+: '(?:int|float)' and 'str'")
 _OPERATORS: Final = (

@@ -10,8 +10,6 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import calls_of, instead, split
 
-__all__ = ["about_foreign", "about_other_names"]
-
 _NO_ATTRIBUTE: Final = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
 _NO_NAME: Final = re.compile(r"(?:NameError: name|ReferenceError:) '?(\w+)'? is not defined")
 _NOT_FUNCTION: Final = re.compile(r"TypeError: .*not a function")

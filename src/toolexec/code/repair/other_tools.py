@@ -12,8 +12,6 @@ from toolexec.code.repair.near_keys import singular, words_of
 from toolexec.code.repair.source import calls_of, instead, split
 from toolexec.code.tools import Tools
 
-__all__ = ["about_other_tool"]
-
 _NAMED: Final = re.compile(r"(['\"]?)(\w+)\1\s*(?:=(?!=)|:|$)")
 _MOST: Final = 500
 

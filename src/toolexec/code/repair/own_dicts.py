@@ -10,8 +10,6 @@ from toolexec.code.repair.python_program import PythonProgram, program_of
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["about_own_dicts"]
-
 _FILLING: Final = {"append": "[]", "extend": "[]", "insert": "[]", "add": "set()", "update": "{}"}
 """Method → what a key has before the first of its calls."""
 

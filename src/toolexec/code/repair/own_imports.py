@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["own_import", "without_own_import"]
-
 _PYTHON: Final = re.compile(
     r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:tools|ToolError|[ \t]*,[ \t]*)+[ \t]*$", re.MULTILINE
 )

@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_own_names"]
-
 _FUNCTION: Final = re.compile(r"the value at its root is (?:of type )?(?:a )?(?:function|method)\b")
 _UNDEFINED: Final = re.compile(r"(?:NameError: name '(\w+)' is not defined|ReferenceError: '?(\w+)'? is not defined)")
 _NO_SELF: Final = re.compile(r"TypeError: (?:\w+\.)?(\w+)\(\) takes (\d+) positional arguments? but (\d+) were given")

@@ -11,8 +11,6 @@ from typing import Final
 from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_plain_values"]
-
 _READ_FROM: Final = re.compile(
     r"TypeError: (?:'(int|float|bool)' object is not subscriptable|(string) indices must be integers, not 'str')"
 )

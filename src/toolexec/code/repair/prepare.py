@@ -16,8 +16,6 @@ from toolexec.code.repair.typescript import without_types
 from toolexec.code.tools import Tools
 from toolexec.model.languages import TYPED
 
-__all__ = ["MAX_REPAIRED", "Prepared", "prepared"]
-
 MAX_REPAIRED: Final = 32_768
 """Characters of a program beyond which it runs as it is written: reading it would stop the event loop. Programs of
 models have some thousand characters; a hostile one of a million took up to ten seconds."""

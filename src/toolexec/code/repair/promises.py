@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.code.repair.source import ends_of, instead
 
-__all__ = ["about_promises"]
-
 _NAME: Final = r"[A-Za-z_$][\w$]*"
 _ASYNC: Final = re.compile(rf"\basync\s+function\s+({_NAME})|\b(?:const|let|var)\s+({_NAME})\s*=\s*async\b")
 _GIVEN: Final = re.compile(rf"\.(filter|some|every|find|findIndex|forEach|map)\(\s*(?:(async\b)|({_NAME})\s*\))")

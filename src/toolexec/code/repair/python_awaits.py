@@ -12,8 +12,6 @@ from toolexec.code.repair.python_program import PythonProgram, program_of
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["about_python_awaits"]
-
 _NO_AWAITABLE: Final = re.compile(
     r"TypeError: (?:'(?!_Tool)\w+' object can't be awaited|object (?!_Tool)\w+ can't be used in 'await')"
 )

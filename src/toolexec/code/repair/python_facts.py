@@ -24,8 +24,6 @@ from toolexec.code.repair.unmet import unmet_in
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["Held", "facts_of_python", "read_held"]
-
 _MOST: Final = 3
 _MOST_NODES: Final = 300
 _LONGEST: Final = 80

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Bound", "Part", "PythonNames", "is_at"]
-
 _GIVE_EACH: Final = frozenset({"filter", "map", "max", "min", "sorted"})
 _TAKING_VALUES: Final = frozenset({"list", "len", "sorted", "sum", "max", "min", "set", "dict", "zip", "enumerate"})
 _MADE = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -14,8 +14,6 @@ from toolexec.code.repair.shapes import results_of
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["PythonProgram", "program_of"]
-
 _MOST: Final = 200
 _LONG: Final = 2_000
 _DEPTH: Final = 40

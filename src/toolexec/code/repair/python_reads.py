@@ -21,8 +21,6 @@ from toolexec.code.repair.times import of_a_time, time_as_text
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["OTHER_NAMES", "about_python_reads", "silent_python_reads"]
-
 _MOST_READS: Final = 300
 """How many reads of a program are looked at: hundreds of reads of large results would take seconds."""
 _METHODS: Final = frozenset({"get", "items", "keys", "values"})

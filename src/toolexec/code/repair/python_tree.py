@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["tree_of"]
-
 _STRING: Final = re.compile(r"(?i)(?<![\w])([rbuf]{0,2})(\"\"\"|'''|\"|')")
 _OTHER: Final = {'"': "'", "'": '"'}
 

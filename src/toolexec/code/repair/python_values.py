@@ -21,8 +21,6 @@ from toolexec.code.repair.unpacking import of_unpacking
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_python_values"]
-
 _NONE: Final = re.compile(r"(?:TypeError|AttributeError): (?:'NoneType' object|argument of type 'NoneType')")
 _OF_OPERANDS: Final = re.compile(r"(?:Type|Value|Attribute|Index|Key)Error: ")
 _AWARE: Final = re.compile(r"TypeError: can't (?:compare|subtract) offset-naive and offset-aware datetimes")

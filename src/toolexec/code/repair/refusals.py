@@ -12,8 +12,6 @@ from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_refusals", "unknown_inside"]
-
 _RAISED: Final = re.compile(r"(?:Handler|Tool)Error: ([\w:.-]+) raised ")
 _MOST: Final = 200
 _MOST_SHOWN: Final = 6

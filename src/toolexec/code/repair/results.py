@@ -22,8 +22,6 @@ from toolexec.code.repair.source import end_of, instead
 from toolexec.code.repair.wrong_forms import about_forms
 from toolexec.code.tools import Tools
 
-__all__ = ["about_results"]
-
 _ATTRIBUTE: Final = re.compile(r"AttributeError: '(dict|Record|list|str)' object has no attribute '(\w+)'")
 _KEY: Final = re.compile(r"KeyError: '([^'\n]+)'")
 _UNDEFINED: Final = re.compile(

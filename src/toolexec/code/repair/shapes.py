@@ -17,18 +17,6 @@ from toolexec.code.repair.times import of_a_time, time_as_text, time_of_number
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = [
-    "VALUE",
-    "WRAPPERS",
-    "Advice",
-    "Read",
-    "named_list",
-    "nouns_of",
-    "only_list",
-    "results_of",
-    "what_to_write",
-]
-
 VALUE: Final = "the result of a tool is a value already"
 
 WRAPPERS: Final = frozenset(

@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["kind_of", "parsed_strings", "shown_keys", "shown_value", "text_of_base64", "whole_value"]
-
 _MOST_SHOWN: Final = 20
 _LONGEST_SHOWN: Final = 60
 _LONGEST_WHOLE: Final = 160

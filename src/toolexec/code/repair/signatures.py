@@ -9,8 +9,6 @@ from toolexec.code.repair.bare_names import catalogue_of
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["signature_of", "takers_of"]
-
 _MOST_SHOWN: Final = 12
 _MOST_CALLS: Final = 200
 _MOST_CHOICES: Final = 5

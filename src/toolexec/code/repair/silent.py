@@ -12,8 +12,6 @@ from toolexec.code.repair.swallowed import about_swallowed
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["about_value", "has_nothing", "may_be_silent"]
-
 _MOST = 5
 _MOST_CALLS: Final = 200
 _ASKING: Final = re.compile(r"\.get\(|\bexcept\b|==\s*['\"]|['\"]\s*==|\.(?:starts|ends)with\(")

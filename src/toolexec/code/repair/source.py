@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["calls_of", "end_of", "ends_of", "instead", "split"]
-
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 
 

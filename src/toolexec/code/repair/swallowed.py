@@ -7,8 +7,6 @@ from typing import Final
 from toolexec.code.tools import Tools
 from toolexec.errors import InputValidationError, ToolNotFoundError
 
-__all__ = ["about_swallowed"]
-
 _MOST: Final = 200
 
 

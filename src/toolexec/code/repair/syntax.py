@@ -11,8 +11,6 @@ from toolexec.code.repair.failure import Failure
 from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 
-__all__ = ["about_syntax"]
-
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _LONGEST: Final = 10_000
 """Characters of a program beyond which none of this is tried: it is read once for each way."""

@@ -11,8 +11,6 @@ from toolexec.code.repair.near_keys import fold
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["parts_of", "place_of"]
-
 _MOST: Final = 200
 _FEW: Final = 10
 _MOST_PARTS: Final = 2_000

@@ -9,8 +9,6 @@ from typing import Final
 
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["format_of", "of_a_time", "time_as_text", "time_of_number"]
-
 _SECONDS: Final = range(1_000_000_000, 10_000_000_000)
 _MILLISECONDS: Final = range(1_000_000_000_000, 10_000_000_000_000)
 """Numbers that are times between 2001 and 2286."""

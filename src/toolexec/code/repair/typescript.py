@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 from toolexec.errors import MissingExtraError
 from toolexec.errors.extras import extra_needed
 
-__all__ = ["enum_as_object", "not_erasable", "without_types"]
-
 _STATEMENTS: Final = frozenset(
     {"interface_declaration", "type_alias_declaration", "ambient_declaration", "function_signature"}
 )

@@ -12,8 +12,6 @@ from toolexec.code.repair.source import instead
 from toolexec.code.repair.tables import parts_of
 from toolexec.code.tools import Tools
 
-__all__ = ["about_unknown_keys"]
-
 _READ: Final = re.compile(r"(?<![\w$.])([A-Za-z_$][\w$]*)\??\.([A-Za-z_$][\w$]*)(?![\w$]|\s*\(|\s*=[^=])")
 _OF_ALL: Final = frozenset({"length", "size", "prototype", "constructor", "message", "name", "stack", "cause"})
 _ROOTS: Final = frozenset({"tools", "Math", "JSON", "Object", "Number", "Promise", "console", "this", "files", "env"})

@@ -12,8 +12,6 @@ from toolexec.code.repair.shown import shown_keys
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["unmet_in", "unmet_in_javascript", "unmet_in_python"]
-
 _MOST: Final = 100
 _MOST_SHOWN: Final = 8
 _LONGEST: Final = 60

@@ -11,8 +11,6 @@ from toolexec.code.repair.python_program import PythonProgram
 from toolexec.code.repair.shown import shown_value
 from toolexec.code.repair.source import instead
 
-__all__ = ["of_unpacking"]
-
 _PAIRS: Final = re.compile(r"(?:\.items\(\)|^enumerate\(.*\))$", re.DOTALL)
 
 

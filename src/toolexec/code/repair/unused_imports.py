@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.code.repair.python_tree import tree_of
 
-__all__ = ["unused_import", "unused_package"]
-
 _REQUIRED: Final = re.compile(r"^[ \t]*((?:const|let|var)[ \t]+(\w+)[ \t]*=[ \t]*require\([^()]*\);?)", re.MULTILINE)
 _IMPORTED: Final = re.compile(
     r"^[ \t]*(import[ \t]+(?:\*[ \t]+as[ \t]+)?(\w+)[ \t]+from[ \t]+['\"][^'\"\n]+['\"];?)", re.MULTILINE

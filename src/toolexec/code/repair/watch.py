@@ -18,8 +18,6 @@ from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.errors import CodeError, ToolExecError
 from toolexec.model.json_value import JSONValue
 
-__all__ = ["MOST_LINES", "Watched", "WatchedRequest", "watched"]
-
 _SECONDS: Final = 1.0
 _MOST_CHARS: Final = 400_000
 _MOST: Final = 100

@@ -13,8 +13,6 @@ from toolexec.code.repair.shapes import VALUE
 from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 
-__all__ = ["about_forms"]
-
 _GENERATOR: Final = re.compile(r"TypeError: (?:'async_generator' object is not iterable|can only join an iterable)$")
 _NOT_OBJECT: Final = re.compile(
     r"TypeError: '(int|float|bool)' object is not subscriptable"

@@ -11,8 +11,6 @@ from toolexec.discovery.index import ChangeEvent, Index
 from toolexec.errors import CatalogueError
 from toolexec.model.forks import forks
 
-__all__ = ["Keeper"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

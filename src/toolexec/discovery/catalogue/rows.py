@@ -26,22 +26,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.model.sharing import shared_tags, shared_text
 from toolexec.model.tool import Icon, Tool, ToolAnnotations, shared_annotations
 
-__all__ = [
-    "COLUMNS",
-    "Entries",
-    "Row",
-    "RowEntry",
-    "Stored",
-    "ToolsOf",
-    "changes_of",
-    "digest_of",
-    "fingerprint",
-    "home_of",
-    "is_storable",
-    "read_row",
-    "row_of",
-]
-
 Row: TypeAlias = tuple[str, str, str, str, str, str, str, str, str]
 Stored: TypeAlias = tuple[Tool, tuple[Binding, ...]]
 """A tool and its bindings in order of registration."""

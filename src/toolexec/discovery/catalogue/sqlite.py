@@ -40,8 +40,6 @@ from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 from toolexec.process.database import OwnDatabase, transaction
 
-__all__ = ["SQLiteCatalogue"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _FEW_CHANGES: Final = 200

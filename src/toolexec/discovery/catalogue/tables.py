@@ -18,21 +18,6 @@ from toolexec.discovery.catalogue.rows import COLUMNS, Row, digest_of
 from toolexec.errors import CatalogueError
 from toolexec.process.database import open_database, transaction, use_wal
 
-__all__ = [
-    "FORMAT",
-    "changed_since_search",
-    "connect",
-    "delete_rows",
-    "put_rows",
-    "put_search",
-    "read_pages",
-    "read_search",
-    "replace_rows",
-    "rows_at",
-    "rows_of",
-    "unusable",
-]
-
 _PAGE_BITS: Final = 10
 _PART: Final = 1 << 24
 _SELECT: Final = "SELECT id, title, description, input, output, traits, home, target, rest FROM tools"

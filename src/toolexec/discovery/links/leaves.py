@@ -14,8 +14,6 @@ from toolexec.model.json_value import JSONDict, JSONValue
 from toolexec.model.patterns import lazy_pattern
 from toolexec.model.secret_keys import is_telling
 
-__all__ = ["PATH", "Argument", "Leaf", "arguments_of", "leaves_of", "property_name"]
-
 _MAX_TEXT: Final = 512 * 1024
 _MAX_NODES: Final = 600
 _MAX_LEAVES: Final = 120

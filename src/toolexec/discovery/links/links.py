@@ -17,8 +17,6 @@ from toolexec.discovery.links.profile import Input, Output, input_called, inputs
 from toolexec.errors import ConfigurationError, ToolNotFoundError
 from toolexec.model.tool import Tool
 
-__all__ = ["Links", "VisibleID"]
-
 VisibleID: TypeAlias = Callable[[str], bool]
 """Whether a tool may be known of, by its ID."""
 

@@ -11,8 +11,6 @@ from toolexec.discovery.links.profile import Input, Output
 from toolexec.discovery.links.vocabulary import PORTABLE, SHOWN
 from toolexec.model.tool import Tool
 
-__all__ = ["described", "echoes", "merge", "portable", "score_of", "type_factor"]
-
 _NUMBERS: Final = frozenset({"integer", "number"})
 _ABROAD: Final = 0.35
 _PORTABLE_ABROAD: Final = 0.8

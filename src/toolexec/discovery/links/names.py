@@ -23,8 +23,6 @@ from toolexec.discovery.links.vocabulary import (
 )
 from toolexec.discovery.words import words_of
 
-__all__ = ["MAX_NAME", "Hint", "Name", "ToolName", "entities_of", "hint_of", "noun_of", "parse_name", "parse_tool_name"]
-
 MAX_NAME: Final = 64
 """Longer names are cut before they are read."""
 _MAX_WORDS: Final = 8

@@ -12,8 +12,6 @@ from toolexec.discovery.links.leaves import PATH, property_name
 from toolexec.errors import ConfigurationError
 from toolexec.model.json_value import JSONDict, JSONObject
 
-__all__ = ["Observations", "Observed"]
-
 _FORMAT: Final = 1
 _MAX_COUNT: Final = 1_000_000
 _MAX_ID: Final = 400

@@ -17,8 +17,6 @@ from toolexec.discovery.links.leaves import PATH, property_name
 from toolexec.discovery.words import words_of
 from toolexec.model.tool import Tool
 
-__all__ = ["OPENAPI_LINKS", "ApiLink", "api_links_of", "operation_key"]
-
 OPENAPI_LINKS: Final = "openapi_links"
 """The key in a tool's metadata."""
 

@@ -15,18 +15,6 @@ from toolexec.errors import ConfigurationError, ToolNotFoundError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.tool import Tool
 
-__all__ = [
-    "MAX_CHAIN_DEPTH",
-    "Examples",
-    "MissingArgument",
-    "Place",
-    "Plan",
-    "PlannedCall",
-    "literal",
-    "plan_chain",
-    "set_argument",
-]
-
 MAX_CHAIN_DEPTH: Final = 6
 """The most producers in a row that a plan may be asked for."""
 

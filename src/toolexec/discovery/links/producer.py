@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 from toolexec.model.json_value import JSONDict
 
-__all__ = ["LinkSource", "Producer"]
-
 LinkSource: TypeAlias = Literal["schema", "name", "openapi", "observed"]
 """How a link is known: from both schemas, from the producer's name alone, from OpenAPI, from calls that were made."""
 

@@ -26,8 +26,6 @@ from toolexec.discovery.links.vocabulary import CONTENT, OWNERS, PORTABLE
 from toolexec.model.json_value import JSONValue
 from toolexec.model.tool import Tool
 
-__all__ = ["Input", "Output", "input_called", "inputs_of", "outputs_of"]
-
 _BY_VERB: Final = {"list": 1.0, "get": 0.9, "": 0.8, "make": 0.6, "change": 0.35}
 _UNKNOWN_PLACE: Final = 0.45
 _OPAQUE_BY_VERB: Final = {"list": 1.0, "get": 0.9, "make": 0.75}

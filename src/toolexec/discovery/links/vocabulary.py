@@ -5,23 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = [
-    "CONTENT",
-    "EMPTY",
-    "FIELDS",
-    "OWNERS",
-    "PHRASES",
-    "PORTABLE",
-    "PREPOSITIONS",
-    "QUALIFIERS",
-    "ROLES",
-    "SAME",
-    "SELF",
-    "SHOWN",
-    "TRAILING",
-    "VERBS",
-]
-
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())

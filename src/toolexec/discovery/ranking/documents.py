@@ -13,8 +13,6 @@ from toolexec.discovery.ranking.vocabulary import Vocabulary
 from toolexec.discovery.search import SearchDoc
 from toolexec.model.tool import Tool
 
-__all__ = ["MAX_TEXT", "Fields", "count_words", "fields_of", "strings_of"]
-
 MAX_TEXT: Final = 20_000
 """Characters of a field that are read; the rest of a longer one is not searched."""
 _MAX_PARTS: Final = 8

@@ -6,8 +6,6 @@ import zlib
 from functools import cache, lru_cache
 from typing import Final
 
-__all__ = ["COMMON", "frequency"]
-
 COMMON: Final = 20
 """The frequency of the twenty thousand most frequent words, and more."""
 

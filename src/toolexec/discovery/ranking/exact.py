@@ -12,8 +12,6 @@ from zlib import crc32
 from toolexec.discovery.ranking.vocabulary import Vocabulary
 from toolexec.model.tool import Tool
 
-__all__ = ["Exact", "codes_of"]
-
 _FEW: Final = 32
 _MAX_SLOTS: Final = 100
 _SLOT: Final = (1 << 32) - 1

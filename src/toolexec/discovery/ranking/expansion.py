@@ -16,8 +16,6 @@ from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.ranking.synonyms import PHRASES, synonyms_of
 from toolexec.discovery.words import split_words
 
-__all__ = ["MAX_QUERY", "Expander", "Query", "QueryWord", "word_count"]
-
 MAX_QUERY: Final = 2000
 _MAX_WORDS: Final = 64
 _MAX_KNOWN: Final = 256

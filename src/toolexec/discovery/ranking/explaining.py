@@ -10,8 +10,6 @@ from toolexec.discovery.ranking.documents import strings_of
 from toolexec.discovery.ranking.stems import stems_of
 from toolexec.model.tool import Tool
 
-__all__ = ["explain_words", "snippet"]
-
 _MAX_SNIPPET: Final = 160
 _MAX_PIECES: Final = 2000
 

@@ -11,8 +11,6 @@ from toolexec.discovery.summary import Filters
 from toolexec.model.binding import Binding
 from toolexec.model.tool import HINTS, Tool
 
-__all__ = ["Marks", "value_of"]
-
 
 def value_of(stem: str) -> tuple[str, str]:
     """Return the kind (`namespace`, `tag`, `backend`, `hint`) and the value of a mark's stem."""

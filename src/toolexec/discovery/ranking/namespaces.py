@@ -17,17 +17,6 @@ from toolexec.discovery.ranking.expansion import QueryWord
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.words import split_words
 
-__all__ = [
-    "LOOKED_AT",
-    "LOOKUP",
-    "MAKER",
-    "MANY_TOOLS",
-    "Said",
-    "by_namespaces",
-    "looks_up",
-    "makes",
-]
-
 LOOKED_AT: Final = 60
 """How many of the best tools are put into another order."""
 _FEW_TOOLS: Final = 3

@@ -21,21 +21,6 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple
 
-__all__ = [
-    "PLANES",
-    "Levels",
-    "Member",
-    "Tiers",
-    "WordPlanes",
-    "add_planes",
-    "best_of",
-    "bits_of",
-    "build_planes",
-    "build_tiers",
-    "length_class",
-    "slots_of",
-]
-
 PLANES: Final = 6
 _TOP: Final = (1 << PLANES) - 1
 _PER_OCTAVE: Final = 16

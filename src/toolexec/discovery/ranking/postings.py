@@ -10,8 +10,6 @@ from typing import Final
 
 from toolexec.discovery.ranking.vocabulary import Vocabulary
 
-__all__ = ["MAX_COUNT", "Postings"]
-
 MAX_COUNT: Final = 255
 """The most that a word can count in a tool, in units."""
 _MAX_DEAD: Final = 4096

@@ -23,8 +23,6 @@ from toolexec.discovery.ranking.planes import (
 )
 from toolexec.discovery.ranking.postings import Postings
 
-__all__ = ["Choice", "Clause", "Ranker", "Scored", "Word"]
-
 Word: TypeAlias = Sequence[tuple[str, float]]
 """A word of a query: the sign of each word that stands for it, with a weight from 0 to 1."""
 Scored: TypeAlias = tuple[float, int]

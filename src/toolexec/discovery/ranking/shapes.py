@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["shapes_in"]
-
 _SHAPES: Final = {
     "file": r"(?<![^\s\"'(])(?:~?(?:/[\w.-]+){2,}|[\w-]{1,100}\.[a-z]{2,5})(?=[\s,.;:!?\"')]|$)",
     "email": r"[\w+-]@[\w-]{1,63}\.\w",

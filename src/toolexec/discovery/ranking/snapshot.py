@@ -24,8 +24,6 @@ from toolexec.discovery.ranking.vocabulary import FIRST_SIGN, MAX_WORDS, Vocabul
 from toolexec.errors import CatalogueError
 from toolexec.model.tool import Tool
 
-__all__ = ["ANALYSIS", "pack", "unpack"]
-
 ANALYSIS: Final = 2
 """To be raised when strings are cut into words, stemmed or weighed in another way; old snapshots are refused then."""
 

@@ -10,8 +10,6 @@ from typing import Final
 from toolexec.discovery.ranking.postings import Postings
 from toolexec.discovery.ranking.stems import stem
 
-__all__ = ["MARK", "Spelling", "distance"]
-
 MARK: Final = "\0"
 """Starts the stems that are not words: marks of namespaces, tags and the like."""
 

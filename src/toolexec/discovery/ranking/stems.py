@@ -8,8 +8,6 @@ from typing import Final
 
 from toolexec.discovery.words import split_words
 
-__all__ = ["STOP_WORDS", "root", "stem", "stems_of"]
-
 
 def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())

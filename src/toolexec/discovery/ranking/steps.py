@@ -15,8 +15,6 @@ from typing import Final
 from toolexec.discovery.ranking.stems import STOP_WORDS
 from toolexec.discovery.words import split_words
 
-__all__ = ["LONG", "clauses_of", "is_task", "spread", "telling_clauses"]
-
 LONG: Final = 9
 """From so many words on, stop words aside, a query is about more than one tool. (Of the 599 labelled queries for one
 tool two have as many; a task has 11.)"""

@@ -7,8 +7,6 @@ from typing import Final
 
 from toolexec.discovery.ranking.stems import stem
 
-__all__ = ["PHRASES", "synonyms_of"]
-
 _SAME: Final = """
 account acct
 address addr

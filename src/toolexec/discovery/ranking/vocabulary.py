@@ -8,8 +8,6 @@ from typing import Any, Final
 from toolexec.discovery.ranking.stems import STOP_WORDS, root, stem, stems_of
 from toolexec.discovery.words import split_words
 
-__all__ = ["FIRST_SIGN", "MAX_WORDS", "Vocabulary"]
-
 FIRST_SIGN: Final = 256
 """Characters below are left to frequencies, which share a string with those of words."""
 MAX_WORDS: Final = 1_000_000

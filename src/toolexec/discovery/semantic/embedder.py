@@ -9,8 +9,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.errors import ConfigurationError
 
-__all__ = ["Embed", "EmbedOne", "Embedder", "Vector", "as_embedder"]
-
 Vector: TypeAlias = Sequence[float]
 """The numbers of one text; a row of a numpy array will do."""
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from toolexec.discovery.search import Hit
 
-__all__ = ["reciprocal_rank", "weighted_sum"]
-
 
 def reciprocal_rank(lexical: Sequence[Hit], embedding: Sequence[Hit], *, alpha: float, k: float) -> dict[str, float]:
     """Reciprocal rank fusion: alpha / (k + rank) from the lexical ranking, (1 - alpha) / (k + rank) from the other.

@@ -16,8 +16,6 @@ from toolexec.discovery.semantic.rows import MAX_DIMENSIONS, finite
 from toolexec.discovery.semantic.side_loop import LateError, SideLoop
 from toolexec.errors import ConfigurationError, MissingExtraError
 
-__all__ = ["Fault", "GuardedEmbedder", "Purpose"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 Purpose: TypeAlias = Literal["query", "documents"]

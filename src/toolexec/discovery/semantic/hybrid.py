@@ -18,8 +18,6 @@ from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = ["Fusion", "HybridSearcher"]
-
 _TASK: Final = 0.4
 """How much of the weight of meaning goes to words when a query is a task."""
 _TWO: Final = 8

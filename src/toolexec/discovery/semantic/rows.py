@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from operator import mul
 from typing import Any, Protocol
 
-__all__ = ["MAX_DIMENSIONS", "NumpyRows", "PlainRows", "Rows", "Run", "empty_rows", "finite"]
-
 MAX_DIMENSIONS = 8192
 _TOP = 127
 _EXACT = 2.0**24

@@ -21,8 +21,6 @@ from toolexec.model.binding import Binding
 from toolexec.model.settings import checked
 from toolexec.model.tool import Tool
 
-__all__ = ["MAX_TEXT", "EmbeddingSearcher", "document_text", "plain_text"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _QUICK = 200

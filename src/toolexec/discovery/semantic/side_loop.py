@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LateError", "SideLoop"]
-
 _MOST_STUCK = 2
 _GRACE_SECONDS = 1.0
 

@@ -12,8 +12,6 @@ from typing import Any
 from toolexec.errors import ConfigurationError, MissingExtraError
 from toolexec.model.settings import checked
 
-__all__ = ["StaticEmbedder"]
-
 _EXTRA = "semantic"
 _NEEDS = ("numpy", "safetensors", "tokenizers")
 _PACKAGE = "wordllama"

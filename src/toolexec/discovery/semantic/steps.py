@@ -17,8 +17,6 @@ from typing import Final
 from toolexec.discovery.ranking.namespaces import looks_up
 from toolexec.discovery.search import Accept, Hit
 
-__all__ = ["MAX_STEPS", "Namespaces", "by_words", "gains_of"]
-
 MAX_STEPS: Final = 16
 """How many clauses of a query are looked at."""
 _MAX_SPACES: Final = 32

@@ -14,8 +14,6 @@ from toolexec.discovery.semantic.rows import MAX_DIMENSIONS, Rows, empty_rows, f
 from toolexec.errors import ConfigurationError
 from toolexec.model.settings import checked
 
-__all__ = ["InMemoryVectors", "VectorEntry", "VectorStore"]
-
 _MAGIC = b"toolexec vectors 1\n"
 _DIGEST_BYTES = 16
 _SPARE_SLOTS = 1024

@@ -21,8 +21,6 @@ from toolexec.run.runner import Runner
 from toolexec.run.settings import BreakerSettings
 from toolexec.run.types import Result
 
-__all__ = ["Breaker", "BreakerState"]
-
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 _MAX_CIRCUITS: Final = 10_000
 

@@ -23,8 +23,6 @@ from toolexec.run.runner import Runner
 from toolexec.run.settings import BulkheadSettings
 from toolexec.run.types import Result
 
-__all__ = ["Bulkhead"]
-
 _LEAST_TIME: Final = 0.001
 
 

@@ -37,10 +37,8 @@ from toolexec.run.layer import Layer
 from toolexec.run.repeating import is_repeatable
 from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
-from toolexec.run.settings import CacheIdentity, CacheSettings
+from toolexec.run.settings import CacheSettings
 from toolexec.run.types import Result
-
-__all__ = ["Cache", "CacheIdentity"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_TOOLS: Final = 10_000

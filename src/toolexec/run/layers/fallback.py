@@ -21,8 +21,6 @@ from toolexec.run.resolve import Find, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Fallback"]
-
 
 @checked("Fallback")
 class Fallback:

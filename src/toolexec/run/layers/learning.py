@@ -14,8 +14,6 @@ from toolexec.run.resolve import Find, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Learning"]
-
 
 @checked("Learning")
 class Learning:

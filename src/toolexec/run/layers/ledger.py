@@ -27,13 +27,11 @@ from toolexec.run.audit.record import canonical
 from toolexec.run.effects import Effect, EffectLedger, EffectState, new_effect, state_of
 from toolexec.run.large import is_small, json_pieces, walked
 from toolexec.run.layer import Layer, last_result
-from toolexec.run.reconcile import CHECK, check_outcome
+from toolexec.run.reconcile import check_outcome
 from toolexec.run.repeating import is_repeatable, outcome_of
 from toolexec.run.resolve import Find, child_of, copied, resolved
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
-
-__all__ = ["CHECK", "Ledger"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_VALUE: Final = 1 << 20

@@ -26,8 +26,6 @@ from toolexec.run.layer import CallEnd, ObserverLayer
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["LinkWatch"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 Fed: TypeAlias = dict[str, list[tuple[str, str]]]

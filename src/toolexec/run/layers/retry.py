@@ -25,8 +25,6 @@ from toolexec.run.runner import Runner
 from toolexec.run.settings import RetrySettings
 from toolexec.run.types import Result
 
-__all__ = ["Retried", "Retry"]
-
 _MAX_BUDGETS: Final = 10_000
 _MOST_SAVED: Final = 1000
 """Of how many calls a backend's budget is saved at most."""

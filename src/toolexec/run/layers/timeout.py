@@ -19,8 +19,6 @@ from toolexec.run.layer import Layer
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Timeout"]
-
 _MORE = ("progress", "chunk")
 
 

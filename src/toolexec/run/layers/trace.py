@@ -12,8 +12,6 @@ from toolexec.run.layer import CallEnd, ObserverLayer
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Trace", "TraceEvent", "TraceHook"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

@@ -20,8 +20,6 @@ from toolexec.run.resolve import Find
 from toolexec.run.runner import Runner
 from toolexec.run.types import Result
 
-__all__ = ["Transforming"]
-
 
 class Transforming(Layer):
     """Stands outside of all rules: they see, decide on and record the arguments that are really sent.

@@ -18,8 +18,6 @@ from toolexec.runtime.protocol.hostcalls import GuestStoppedError, HostCalls
 from toolexec.runtime.protocol.messages import Message
 from toolexec.runtime.protocol.server import RequestServer
 
-__all__ = ["RecordedCalls", "StepClock", "host_calls"]
-
 _PATIENCE_SECONDS: Final = 0.001
 _LONGEST_SLEEP: Final = 1e9
 

@@ -17,8 +17,6 @@ from toolexec.process.threads import Job, NoThreadError, WorkerThreads
 from toolexec.runtime.protocol.loop_calls import LoopCalls
 from toolexec.runtime.protocol.messages import Message
 
-__all__ = ["SharedCall", "SharedCalls"]
-
 SharedCall: TypeAlias = tuple[Message, AdmittedCall]
 _PATIENCE_SECONDS: Final = 0.001
 _BUSY_CALLS: Final = 3

@@ -16,8 +16,6 @@ from toolexec.server.auth.settings import ApiKey
 if TYPE_CHECKING:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 
-__all__ = ["CALLER", "ApiKeys", "BadCredentialError", "Identity", "UncheckableError", "hash_key", "new_key"]
-
 API_KEY = "api_key"
 """The `method` of a `Caller` that an API key has proven."""
 

@@ -6,8 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Failures", "TooManyFailuresError"]
-
 _MINUTE = 60.0
 _REMEMBERED = 4096
 

@@ -16,8 +16,6 @@ from toolexec.net.default_tls import default_tls
 from toolexec.server.auth.credentials import BadCredentialError, UncheckableError
 from toolexec.server.auth.settings import JwtSettings
 
-__all__ = ["IssuerKeys"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _HOUR = 3600.0

@@ -13,8 +13,6 @@ from toolexec.server.auth.jwks import IssuerKeys
 from toolexec.server.auth.live_tokens import expires_at
 from toolexec.server.auth.settings import JwtSettings
 
-__all__ = ["Tokens"]
-
 _LONGEST = 16_384
 
 

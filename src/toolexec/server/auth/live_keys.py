@@ -15,8 +15,6 @@ from toolexec.server.auth.credentials import API_KEY, JWT, ApiKeys, Identity
 from toolexec.server.auth.live_tokens import LiveTokens
 from toolexec.server.auth.settings import ApiKey, AuthSettings
 
-__all__ = ["LiveKeys"]
-
 _LOOK: Final = 60.0  # seconds
 
 

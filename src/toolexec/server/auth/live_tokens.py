@@ -12,8 +12,6 @@ from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Caller
 from toolexec.server.auth.settings import JwtSettings
 
-__all__ = ["LiveTokens", "expires_at"]
-
 _FOREVER: Final = 2**52
 _MOST_CALLERS: Final = 10_000
 _MOST_TOKENS: Final = 20

@@ -9,8 +9,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.replies import get_only, reply_json
 
-__all__ = ["WELL_KNOWN", "metadata_address", "metadata_app", "metadata_paths"]
-
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 

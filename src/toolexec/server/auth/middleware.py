@@ -23,8 +23,6 @@ from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.auth.sign_in import SignIn
 from toolexec.server.http.replies import is_stream, peer_of, refuse
 
-__all__ = ["Authentication"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 _NOBODY = Identity(caller=ANYONE, expires=math.inf, client="")

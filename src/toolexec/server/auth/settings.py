@@ -13,8 +13,6 @@ from toolexec.model.declared import FileName, Seconds, about, setting
 from toolexec.model.settings import checked
 from toolexec.server.auth.sign_in_settings import SignInSettings
 
-__all__ = ["ALGORITHMS", "ApiKey", "AuthSettings", "JwtSettings", "check_url"]
-
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """How a token may be signed. All have a public key: checking tokens does not enable making any."""
 

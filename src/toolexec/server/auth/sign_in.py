@@ -22,8 +22,6 @@ from toolexec.server.auth.credentials import BadCredentialError
 from toolexec.server.auth.jwt import Tokens
 from toolexec.server.auth.sign_in_settings import SignInSettings
 
-__all__ = ["NotAllowedError", "SignIn"]
-
 _HOUR: Final = 3600.0
 
 

@@ -10,8 +10,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.declared import about, setting
 from toolexec.model.settings import checked
 
-__all__ = ["SignInSettings"]
-
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 

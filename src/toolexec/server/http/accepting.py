@@ -14,8 +14,6 @@ from typing import Any, Final
 from toolexec.model.shares import NoShareError
 from toolexec.server.http.seats import Seat, Seats
 
-__all__ = ["Accepting"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512
 _LOOK: Final = 0.02

@@ -36,8 +36,6 @@ from toolexec.server.http.turns import Turns
 from toolexec.server.logins.links import LOGIN_PATH, LoginLinks
 from toolexec.server.logins.page import LoginPage
 
-__all__ = ["HttpApp", "build_app"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

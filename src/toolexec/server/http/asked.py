@@ -20,8 +20,6 @@ from toolexec.server.http.replies import reply, reply_json
 from toolexec.server.http.stream import SessionLog, Stream
 from toolexec.server.kept_replies import KeptReplies, QuestionName
 
-__all__ = ["Asked", "HandIn", "reply_in"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 HandIn: TypeAlias = Callable[[SessionLog, JSONDict], Awaitable[None]]
 """Gives a session a message of its client."""

@@ -13,8 +13,6 @@ from toolexec.server.http.replies import Refuse, header, owner_of, refuse, reply
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.turns import Turns
 
-__all__ = ["BodyLimits", "Refusal", "refusal_of"]
-
 # A text that does not end is one token as well: beginning again at each of its quotes would take quadratic time.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{}]', re.DOTALL)
 _TOKEN_OR_COMMA = re.compile(rb'"(?:[^"\\]++|\\.)*"?|[\[\]{},]', re.DOTALL)

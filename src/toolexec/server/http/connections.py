@@ -15,8 +15,6 @@ from toolexec.server.http.seats import STATE, Seat
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.writing import Together
 
-__all__ = ["Connection", "connections"]
-
 _BODIES: Final = 2
 """How many of the longest bodies are discarded before a client that goes on sending is cut off."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 5\r\n\r\n"

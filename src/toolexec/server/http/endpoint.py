@@ -22,8 +22,6 @@ from toolexec.server.http.sessions import SessionRoom, Sessions
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.turns import Turns
 
-__all__ = ["Endpoint"]
-
 
 class Endpoint:
     """Serves *lowlevel* at `http.path` for the callers of the endpoint *name*, from `start` until `aclose`. Its

@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 
 from pydantic_core import from_json
 
-__all__ = ["EventID", "RequestID", "request_id"]
-
 RequestID: TypeAlias = int | str | None
 """The ID of the request that a stream answers; None for the stream of no request."""
 _LONGEST: Final = 200

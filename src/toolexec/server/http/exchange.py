@@ -36,8 +36,6 @@ from toolexec.model.json_value import JSONDict
 from toolexec.server.http.replies import header
 from toolexec.server.lowlevel import Lowlevel
 
-__all__ = ["Exchanges"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _CALL: Final = "tools/call"
 _METHOD: Final = MCP_METHOD_HEADER.encode()

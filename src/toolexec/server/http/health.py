@@ -15,8 +15,6 @@ from toolexec.exec.facade import Exec
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
 
-__all__ = ["Check", "Finding", "Health", "HealthReport"]
-
 Check: TypeAlias = Callable[[], Awaitable[str] | str]
 """Says what is wrong, or the empty text. One that raises, or takes too long, says that it failed."""
 

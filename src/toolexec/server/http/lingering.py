@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-__all__ = ["Lingering"]
-
 _SECONDS: Final = 2.0
 
 

@@ -20,8 +20,6 @@ from toolexec.errors import (
 from toolexec.run.context import ContextMeter
 from toolexec.run.layers.trace import TraceEvent
 
-__all__ = ["Metrics"]
-
 _MOST_TOOLS = 2000
 _OF_A_TOOL = (PolicyError, RateLimitedError, InputValidationError, BackendUnavailableError, asyncio.CancelledError)
 """What is raised only where the tool was found: other names are anything that a caller may have made up."""

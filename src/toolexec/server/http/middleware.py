@@ -38,8 +38,6 @@ from toolexec.server.logins.links import without_link
 if TYPE_CHECKING:
     from toolexec.server.http.metrics import Metrics
 
-__all__ = ["BrokenOffError", "Guard", "Requests", "SeatClaims"]
-
 access: logging.Logger = logging.getLogger("toolexec.server.http.access")
 logger: logging.Logger = logging.getLogger(__name__)
 

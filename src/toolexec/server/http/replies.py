@@ -14,22 +14,6 @@ from toolexec.server.auth.credentials import CALLER
 if TYPE_CHECKING:  # the settings need no more than the standard library
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = [
-    "Refuse",
-    "caller_key",
-    "get_only",
-    "header",
-    "is_loopback",
-    "is_stream",
-    "owner_of",
-    "peer_of",
-    "refuse",
-    "reply",
-    "reply_json",
-    "reply_text",
-    "split_host",
-]
-
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 
 Refuse: TypeAlias = Callable[[str], None]

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp, Message, Scope
 from toolexec.model.json_value import JSONDict
 from toolexec.server.kept_sessions import RESTORED, KeptSession
 
-__all__ = ["post", "reopened"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 _MOST: Final = 64 << 10

@@ -11,8 +11,6 @@ from typing import Final, Protocol
 
 from toolexec.model.shares import NoShareError, giving_way
 
-__all__ = ["STATE", "Occupant", "Seat", "Seats"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 STATE: Final = "toolexec.seat"
 """Where the state of a request has the seat of its connection."""

@@ -31,8 +31,6 @@ from toolexec.server.http.settings import HttpSettings
 from toolexec.server.logins.links import LoginLinks
 from toolexec.server.pauses import watch_loop
 
-__all__ = ["HasLowlevel", "TakesKeys", "serve_http"]
-
 _FARTHER = 1.0
 
 

@@ -29,8 +29,6 @@ from toolexec.server.http.stream import SessionLog
 from toolexec.server.http.streams import RETRY_MS, Streams
 from toolexec.server.kept_sessions import KeepsSessions, KeptSessions
 
-__all__ = ["SessionRoom", "Sessions"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _HANDSHAKE: Final = HANDSHAKE_PROTOCOL_VERSIONS[0]  # what a request that names no version belongs to
 _INTERNAL_ERROR: Final = -32603

@@ -13,8 +13,6 @@ from toolexec.model.settings import checked
 from toolexec.server.auth.settings import AuthSettings
 from toolexec.server.http.replies import is_loopback, split_host
 
-__all__ = ["HttpSettings", "check_exposure"]
-
 _OWN_PATHS = ("/healthz", "/readyz", "/health", "/metrics", "/context")
 
 

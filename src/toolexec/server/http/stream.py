@@ -14,8 +14,6 @@ from toolexec.model.origin import ANYONE
 from toolexec.server.http.event_ids import RequestID
 from toolexec.server.kept_streams import CallName, Events, KeptStreams
 
-__all__ = ["Ended", "SessionLog", "Stream"]
-
 _EVENTS: Final = 100
 _BYTES: Final = 1 << 20
 _SESSION_STREAMS: Final = 50

@@ -27,8 +27,6 @@ from toolexec.server.http.stream import Ended, SessionLog, Stream
 from toolexec.server.kept_answers import DENIED, ChecksAnswers, cut_off
 from toolexec.server.kept_streams import BEAT, WORK, CallName, KeepsStreams, KeptEvents, KeptStreams, Standing
 
-__all__ = ["RETRY_MS", "Streams"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 RETRY_MS: Final = 2000
 """After how many milliseconds a client is to come back: a server has begun again by then."""

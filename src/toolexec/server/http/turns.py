@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Final
 
-__all__ = ["Turns"]
-
 _EACH: Final = 4
 """How many turns a caller has."""
 _SECONDS: Final = 0.025

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Together"]
-
 
 class Together:
     """A transport that keeps the first write of a turn of the event loop until the next one, at most until the turn is

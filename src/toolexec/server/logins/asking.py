@@ -26,8 +26,6 @@ from toolexec.server.callers import RequestContext, connection_of
 from toolexec.server.logins.links import LoginLinks, PendingLogin
 from toolexec.server.questions import Ask
 
-__all__ = ["LoginAsk", "takes_links"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _SEND_SECONDS: Final = 5.0
 _sending: Final[set[asyncio.Task[None]]] = set()

@@ -25,18 +25,6 @@ from toolexec.net.oauth.session import OAuthSession
 from toolexec.run.audit.log import AuditLog
 from toolexec.run.audit.record import inside
 
-__all__ = [
-    "CALLBACK",
-    "LOGIN_PATH",
-    "SIGN_IN",
-    "BegunLogin",
-    "LoginLinks",
-    "NoLoginError",
-    "PendingLogin",
-    "cookie_of",
-    "without_link",
-]
-
 logger: logging.Logger = logging.getLogger(__name__)
 LOGIN_PATH: Final = "/login/"
 CALLBACK: Final = f"{LOGIN_PATH}callback/"

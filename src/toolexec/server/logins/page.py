@@ -23,8 +23,6 @@ from toolexec.server.http.replies import header, peer_of, refuse, reply
 from toolexec.server.logins.links import CALLBACK, LOGIN_PATH, SIGN_IN, LoginLinks, NoLoginError, cookie_of
 from toolexec.server.logins.sign_ins import FindSignIn, SignIns
 
-__all__ = ["LoginPage", "Prove"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 Prove: TypeAlias = Callable[[str, str, str], Awaitable[Caller]]
 """Returns whose a key or token is: by endpoint, the address that it comes from, and the key or token."""

@@ -18,8 +18,6 @@ from toolexec.net.oauth.code_flow import CodeRequest
 from toolexec.server.auth.sign_in import NotAllowedError, SignIn
 from toolexec.server.logins.links import SIGN_IN, LoginLinks, NoLoginError, PendingLogin, cookie_of
 
-__all__ = ["FindSignIn", "SignIns"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 FindSignIn: TypeAlias = Callable[[str], SignIn | None]
 """Returns where the callers of an endpoint sign in; None where they do not."""

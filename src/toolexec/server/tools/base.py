@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolexec.server.durable import DurableCall
     from toolexec.server.kept_results import KeptResults
 
-__all__ = ["MetaCall", "MetaDurable", "MetaHandler", "MetaReply", "MetaTool"]
-
 
 @dataclass(slots=True, kw_only=True)
 class MetaReply:

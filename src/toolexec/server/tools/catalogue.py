@@ -19,8 +19,6 @@ from toolexec.server.tools.places import LIST_BACKENDS
 from toolexec.server.tools.reading import DESCRIBE_TOOL, LIST_TOOL_EXAMPLES, STUBS
 from toolexec.server.tools.running import RUN_TOOL
 
-__all__ = ["beside", "json_bytes", "meta_tools", "room_for_tools", "unlisted_tools"]
-
 _BESIDE: Final = ("execute_code", "read_result")
 _ROOM: Final = {True: 11_000, False: 17_000}
 

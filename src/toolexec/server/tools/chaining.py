@@ -41,8 +41,6 @@ from toolexec.server.tools.values import (
     undone_data,
 )
 
-__all__ = ["RUN_CHAIN"]
-
 _MAX_STEPS: Final = 50
 _STEP_BYTES: Final = 2000
 _MAX_RETRIES: Final = 5

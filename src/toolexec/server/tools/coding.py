@@ -40,8 +40,6 @@ from toolexec.server.tools.schemas import (
 )
 from toolexec.server.tools.values import beside_loop, cut_note, milliseconds, shown_text, text_beside, undone_data
 
-__all__ = ["EXECUTE", "EXECUTE_CODE", "RUN_WORKFLOW"]
-
 _MAX_CALLS: Final = 1000
 _LARGEST: Final = 10**9
 """Of any number in a request; what may be asked for is up to the operator's ceilings."""

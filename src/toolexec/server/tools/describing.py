@@ -12,8 +12,6 @@ from toolexec.server.tools.base import MetaCall
 from toolexec.server.tools.schemas import brief
 from toolexec.server.tools.values import as_json
 
-__all__ = ["arguments_of", "described"]
-
 _MAX_SCHEMA: Final = 6_000
 """How many bytes of the schema of its arguments are shown of a tool."""
 _INDENT: Final = "\n  "

@@ -13,8 +13,6 @@ from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible, visible_line
 from toolexec.server.tools.base import MetaReply
 
-__all__ = ["error_object", "error_reply", "short_errors"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_MESSAGE: Final = 4000
 _MAX_NAME: Final = 400

@@ -14,20 +14,19 @@ from toolexec.code.names import ToolNames, names_of
 from toolexec.code.stub_dialects import is_javascript
 from toolexec.discovery.index import CountsNamespaces, Index, Registered
 from toolexec.discovery.preparing import off_loop_if_long, off_loop_if_many
+from toolexec.discovery.ranking.expansion import MAX_QUERY
 from toolexec.discovery.view import browsable
 from toolexec.errors import ToolNotFoundError
 from toolexec.model.tool import Tool
 from toolexec.model.visible import visible_line
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
-from toolexec.server.tools.finding import MAX_QUERIES, MAX_QUERY, best_of, for_each, nothing_found
+from toolexec.server.tools.finding import MAX_QUERIES, best_of, for_each, nothing_found
 from toolexec.server.tools.schemas import ANY, TEXT, TEXTS, closed, count, text, unlisted
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
 
 if TYPE_CHECKING:
     from toolexec.discovery.learned import LearnedOutputs
-
-__all__ = ["FIND"]
 
 _MAX_ASKED: Final = MAX_QUERIES
 _MAX_LIMIT: Final = 50

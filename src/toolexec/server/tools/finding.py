@@ -26,17 +26,6 @@ from toolexec.server.tools.schemas import FLAG, LIMIT, OBJECT, TEXT, TEXTS, TOOL
 from toolexec.server.tools.starting import settle, still_starting
 from toolexec.server.tools.wording import public_reason
 
-__all__ = [
-    "LIST_NAMESPACES",
-    "LIST_TOOLS",
-    "MAX_QUERY",
-    "SEARCH_TOOLS",
-    "best_of",
-    "for_each",
-    "nothing_found",
-    "signature",
-]
-
 _MAX_SIGNATURE: Final = 100
 _MAX_NAMED: Final = 8
 _MAX_CHOICES: Final = 4

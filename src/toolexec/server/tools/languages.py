@@ -10,8 +10,6 @@ from toolexec.code.stub_dialects import is_javascript
 from toolexec.server.tools.base import MetaTool
 from toolexec.server.tools.schemas import text
 
-__all__ = ["worded_for"]
-
 _CALLS: Final = (
     "Run a program that calls tools; only its answer comes back. JavaScript or TypeScript: await tools.a.b({x: 1}), "
     "arguments in one object; await tools.run(id, {...}) takes any id"

@@ -15,8 +15,6 @@ from toolexec.server.tools.schemas import ANY, FLAG, TEXT, closed
 from toolexec.server.tools.starting import settle
 from toolexec.server.tools.wording import public_reason
 
-__all__ = ["LIST_BACKENDS"]
-
 
 async def _list(call: MetaCall) -> MetaReply:
     ex = call.ex

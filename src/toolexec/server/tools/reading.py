@@ -37,8 +37,6 @@ from toolexec.server.tools.starting import settle
 from toolexec.server.tools.values import as_json, tool_data
 from toolexec.server.tools.wording import public_reason
 
-__all__ = ["DESCRIBE_TOOL", "LIST_TOOL_EXAMPLES", "STUBS"]
-
 _EXAMPLES: Final = 5
 _MAX_REF: Final = 500
 _MAX_STUBBED: Final = 100

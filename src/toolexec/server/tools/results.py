@@ -12,8 +12,6 @@ from toolexec.server.kept_answers import AnswerRights
 from toolexec.server.tools.base import MetaCall, MetaReply, MetaTool
 from toolexec.server.tools.schemas import unlisted
 
-__all__ = ["READ_RESULT"]
-
 _RARE: Final = frozenset({"limit", "as_json", "max_bytes"})
 _ARGUMENTS: Final[JSONDict] = {
     **READ_ARGUMENTS,

@@ -35,17 +35,6 @@ from toolexec.server.tools.values import (
     tool_data,
 )
 
-__all__ = [
-    "BACKEND",
-    "MAX_BYTES",
-    "RUN_TOOL",
-    "Notices",
-    "asked_timeout",
-    "failure_parts",
-    "result_parts",
-    "warnings_of",
-]
-
 _MAX_WARNINGS: Final = 10
 _SHORT: Final = 600
 _MAX_LEAVES: Final = 10_000

@@ -12,30 +12,6 @@ from typing import Final, TypeAlias
 
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
-__all__ = [
-    "ANY",
-    "CUT",
-    "ERROR",
-    "EXAMPLES",
-    "FLAG",
-    "LIMIT",
-    "NUMBER",
-    "OBJECT",
-    "ON_ERROR",
-    "TEXT",
-    "TEXTS",
-    "TOOLS",
-    "UNDONE",
-    "JSONSchema",
-    "brief",
-    "closed",
-    "count",
-    "listing",
-    "outcome",
-    "text",
-    "unlisted",
-]
-
 JSONSchema: TypeAlias = JSONDict
 
 _CHECKED_ONLY: Final = frozenset(

@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.discovery.preparing import prepared
 from toolexec.exec.facade import Exec
 
-__all__ = ["settle", "still_starting"]
-
 _PATIENCE: Final = 2.0
 _STARTING: Final = ("connecting", "not started")
 

@@ -18,19 +18,6 @@ from toolexec.run.types import UndoneStep
 from toolexec.server.tools.base import MetaCall
 from toolexec.server.tools.errors import short_errors
 
-__all__ = [
-    "as_json",
-    "backend_data",
-    "beside_loop",
-    "cut_note",
-    "milliseconds",
-    "other_parts",
-    "shown_text",
-    "sized_parts",
-    "tool_data",
-    "undone_data",
-]
-
 T = TypeVar("T")
 _MAX_DESCRIPTION: Final = 4000
 _MAX_TITLE: Final = 200

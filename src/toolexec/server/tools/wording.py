@@ -8,8 +8,6 @@ from typing import Final
 from toolexec.model.redaction import redactor
 from toolexec.model.visible import visible_line
 
-__all__ = ["public_reason"]
-
 _STDERR: Final = re.compile(r"[;:,]?\s*the end of its stderr:.*", re.DOTALL)
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+", re.IGNORECASE)

@@ -12,8 +12,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.remote import TenantQuota
 from toolexec_remote.server.shares import Pace, Pool
 
-__all__ = ["Admission", "Ticket"]
-
 _LONGEST_PAUSE: Final = 60.0
 _LATELY: Final = 5.0
 _WEIGHT: Final = 0.2

@@ -39,8 +39,6 @@ from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, Credentials, KeyRing, ReplayCache, Target
 from toolexec_remote.wire import RemoteRequest, encode_error, encode_result, read_request
 
-__all__ = ["ERROR_HEADER", "RUN_HEADER", "PostWatcher", "RuntimeApp"]
-
 RUN_HEADER: Final = "X-Toolruntime-Run"
 ERROR_HEADER: Final = "X-Toolruntime-Error"
 CLIENT_HEADER: Final = "X-Toolruntime-Client"

@@ -11,8 +11,6 @@ from toolexec.remote import ISOLATIONS, JSONDict, Runtime, claims_interrupt, jud
 from toolexec.sandbox import ExecuteRequest, SandboxBackend, SessionBackend
 from toolexec_remote.server.runs import RunService
 
-__all__ = ["Capacity", "report_sandbox"]
-
 _FRESH: Final = 5.0
 _PATIENCE: Final = 20.0
 

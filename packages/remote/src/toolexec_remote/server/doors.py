@@ -16,8 +16,6 @@ from toolexec_remote.server.member import HERE_NUMBER, Member
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.shares import Shares
 
-__all__ = ["Door", "Doors", "Spoken"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _FREE: Final = 64 << 10
 """How many bytes of a message that is not complete each connection may have beside its tenant's share."""

@@ -17,8 +17,6 @@ from toolexec_remote.server.duplex_run import DuplexRuns
 from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache
 
-__all__ = ["DuplexHub"]
-
 _PUSH: Final = 0.05
 _LINGER: Final = 5.0
 

@@ -33,8 +33,6 @@ from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache, Target
 from toolexec_remote.wire import RemoteRequest, encode_error, read_request
 
-__all__ = ["DuplexConnection", "DuplexShared"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _MAX_OUTBOX: Final = 128 << 20
 _LARGE: Final = 64 << 10

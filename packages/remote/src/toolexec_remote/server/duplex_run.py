@@ -16,8 +16,6 @@ from toolexec_remote.server.relay import FrameRoute
 from toolexec_remote.server.remote_run import Outcome, RemoteRun
 from toolexec_remote.server.runs import RunService
 
-__all__ = ["Connection", "DuplexRun", "DuplexRuns"]
-
 _MAX_PRINTS: Final = 1 << 20
 _MAX_UNACKNOWLEDGED: Final = 20_000
 """How many runs of a tenant are kept that it has not acknowledged the end of."""

@@ -28,8 +28,6 @@ from toolexec_remote.server.remote_run import Outcome, RemoteRun
 from toolexec_remote.server.tracing import run_span
 from toolexec_remote.wire import encode_result
 
-__all__ = ["Execution"]
-
 
 class Execution:
     """Executes runs in the sandboxes of *runtime*."""

@@ -13,8 +13,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.remote import open_for_reading
 from toolexec_remote.server.journal import FILE, Journal
 
-__all__ = ["take_over"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 
 

@@ -28,8 +28,6 @@ from toolexec.sandbox import JSONCodec
 from toolexec_remote.server.relay import Answer
 from toolexec_remote.wire import GatewayAddress
 
-__all__ = ["Gateways", "HttpRoute"]
-
 _CODEC: Final = JSONCodec()
 _MAX_CONNECTIONS: Final = 256
 

@@ -9,8 +9,6 @@ from typing import Final
 from toolexec.errors import SandboxUnavailableError
 from toolexec_remote.wire import encode_error
 
-__all__ = ["HandedOver"]
-
 _PATIENCE: Final = 5.0
 _AWAY: Final = SandboxUnavailableError(
     "the server process that this is for is not there; it is being started again", retryable=True

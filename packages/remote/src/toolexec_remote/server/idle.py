@@ -10,8 +10,6 @@ from typing import Final, Protocol
 
 from toolexec.errors import SandboxFailedError, SandboxUnavailableError, ToolExecError
 
-__all__ = ["HeldPlace", "IdlePlace", "IdleSession", "idle_places"]
-
 _OTHERS: Final = "while another tenant waited for its place"
 
 

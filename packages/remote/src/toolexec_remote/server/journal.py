@@ -20,8 +20,6 @@ from typing import IO, Final, Literal, NamedTuple, TypeAlias
 from toolexec.errors import ConfigurationError
 from toolexec.remote import move_log, open_database, use_wal, walked
 
-__all__ = ["FILE", "Journal", "Record", "RecordState"]
-
 RecordState: TypeAlias = Literal["running", "lost", "ended"]
 """Started and not over; started by a server that died; over."""
 

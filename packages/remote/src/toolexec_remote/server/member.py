@@ -20,8 +20,6 @@ from toolexec.remote import JSONObject
 from toolexec_remote.homes import PROCESS_HEADER, home_of
 from toolexec_remote.incarnation import INCARNATION_HEADER
 
-__all__ = ["HERE_NUMBER", "Member", "write_message"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 HERE_NUMBER: Final = 0
 """Stands for this process where the number of another one could be."""

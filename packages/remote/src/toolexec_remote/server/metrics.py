@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolexec_remote.server.admission import Admission
     from toolexec_remote.server.shares import Shares
 
-__all__ = ["RemoteMetrics"]
-
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 

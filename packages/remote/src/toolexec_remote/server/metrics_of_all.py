@@ -13,8 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from toolexec_remote.server.member import Member
 
-__all__ = ["metrics_of_all"]
-
 _PATIENCE: Final = 2.0
 
 

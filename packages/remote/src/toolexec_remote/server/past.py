@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 from toolexec.errors import SandboxUnavailableError
 from toolexec_remote.server.shares import Pool
 
-__all__ = ["PastRuns", "RunName"]
-
 RunName: TypeAlias = tuple[str, str]
 """The account of a run, and its ID."""
 _MOST: Final = 1_000_000

@@ -24,8 +24,6 @@ from toolexec.remote import (
 )
 from toolexec.sandbox import JSONCodec, Limits, Message, ProxyGateway
 
-__all__ = ["Answer", "FrameRoute", "NoRoute", "RelayGateway", "Route"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _CODEC: Final = JSONCodec()
 _ANSWER: Final = re.compile(rb'\{"type":"(response|error)","id":"(\w{1,32})","payload":')

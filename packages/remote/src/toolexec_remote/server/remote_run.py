@@ -15,8 +15,6 @@ from toolexec_remote.server.journal import Record
 from toolexec_remote.server.relay import RelayGateway
 from toolexec_remote.wire import RemoteRequest, encode_error, encode_result
 
-__all__ = ["Outcome", "RemoteRun", "RunState", "Watcher", "remembered"]
-
 RunState: TypeAlias = Literal["queued", "ready", "running", "done"]
 _LOST: Final = (
     "the remote runtime was restarted while this program ran; it was stopped, may have done a part of its work, and is "

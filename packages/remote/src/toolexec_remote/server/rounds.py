@@ -9,8 +9,6 @@ from collections.abc import Callable
 from time import monotonic, thread_time
 from typing import Final
 
-__all__ = ["Rounds"]
-
 _ALONE: Final = 4
 """How many messages a tenant has done in a round where there is no other tenant."""
 _SECONDS: Final = 0.001

@@ -44,8 +44,6 @@ from toolexec_remote.server.sessions import OpenSession, Sessions
 from toolexec_remote.server.shares import Shares
 from toolexec_remote.wire import RemoteRequest, encode_result
 
-__all__ = ["RunService"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_KEPT: Final = 1000

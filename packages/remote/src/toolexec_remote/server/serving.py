@@ -29,8 +29,6 @@ from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache
 
-__all__ = ["serve_runtime", "tls_context"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _TIDY_SECONDS: Final = 30.0
 _SWEEP_SECONDS: Final = 1.0

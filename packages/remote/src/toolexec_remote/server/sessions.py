@@ -13,8 +13,6 @@ from toolexec_remote.server.executing import Execution
 from toolexec_remote.server.relay import RelayGateway
 from toolexec_remote.wire import RemoteRequest
 
-__all__ = ["OpenSession", "Sessions"]
-
 
 @dataclass(slots=True)
 class OpenSession:

@@ -13,8 +13,6 @@ from toolexec.errors import SandboxUnavailableError
 from toolexec.remote import RuntimeServerSettings
 from toolexec_remote.server.rounds import Rounds
 
-__all__ = ["Pace", "Pool", "Shares"]
-
 _SHARE: Final = 4
 """How much a tenant may have, as a multiple of what is free: one that is alone gets four fifths of it all, two that
 want everything get four ninths each, and a ninth stays free for the next one."""

@@ -22,8 +22,6 @@ from toolexec.errors import ConfigurationError
 from toolexec.remote import RuntimeServerSettings, pauses
 from toolexec_remote.server.member import write_message
 
-__all__ = ["Supervisor"]
-
 logger: logging.Logger = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0

@@ -8,8 +8,6 @@ from typing import Any
 
 from toolexec.sandbox import CodeResult, ExecuteRequest
 
-__all__ = ["RunSpan", "run_span"]
-
 
 class RunSpan:
     """The span of a run; without OpenTelemetry it does nothing."""
