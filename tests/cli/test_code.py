@@ -231,7 +231,9 @@ def test_a_mistake_is_shown_with_its_line(cli: Cli) -> None:
     """A caret under the column, then the traceback; exit code 1."""
     done = cli("code", "-e", "def f(x):\n    return 1 + x['no']\nf({})")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: KeyError: 'no' (line 2, col 16)\n")
+    error = done.stderr.partition("\n")[0]
+    assert error.startswith("error: KeyError: 'no'; ")
+    assert error.endswith(" (line 2, col 16)")
     assert "  2 │     return 1 + x['no']\n    │                ^\n" in done.stderr
     assert 'File "<code>", line 3, in <module>' in done.stderr
 

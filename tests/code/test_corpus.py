@@ -31,9 +31,20 @@ One of the first set finds another tool than its author thought."""
 LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9", "blind10", "blind11"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
 
-RIGHT_AFTER_ALL = {"blind8-python-149", "blind9-python-70", "blind9-javascript-35"}
+RIGHT_AFTER_ALL = {
+    "blind8-python-149",
+    "blind9-python-70",
+    "blind9-javascript-35",
+    "blind10-python-31",
+    "blind10-python-51",
+    "blind10-python-76",
+    "blind10-typescript-7",
+    "blind11-python-17",
+    "blind11-python-33",
+}
 """Their authors thought them wrong. The first returns a coroutine: the value of a program is awaited. The others
-call a tool with another name of an argument, and with values without names: they are passed as the tool has them."""
+call a tool with another name of an argument, and with values without names: they are passed as the tool has them.
+The last six write `null` for None, parse what is parsed, or give one string for a list of strings or a string for a number."""
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""

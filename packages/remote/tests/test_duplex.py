@@ -247,7 +247,7 @@ async def test_a_run_whose_client_stays_away_is_stopped(endpoint: str, gate: Gat
 
 
 async def test_what_waits_does_not_start_while_its_client_is_away(tmp_path: Path, gate: Gate) -> None:
-    """It starts when the client is back; others have their turns meanwhile."""
+    """A queued program starts when its client is back; others have their turns meanwhile."""
     async with (
         runtime_server(tmp_path, gate.sandbox(), max_running=2, reconnect=60.0) as endpoint,
         Client(endpoint) as client,

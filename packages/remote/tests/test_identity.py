@@ -213,7 +213,7 @@ async def test_clocks_that_differ_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["duplex", "post"])
-async def test_a_caller_whose_clock_is_an_hour_late_is_told(
+async def test_a_caller_is_refused_whose_clock_is_an_hour_late(
     tmp_path: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the router: nothing was run, by how much the clocks differ, and that a retry does not help."""
@@ -289,7 +289,7 @@ async def test_a_server_that_claims_the_identity_of_another_is_not_used(is_relay
 
 
 async def test_a_process_that_claims_the_run_of_another_is_not_believed(tmp_path: Path) -> None:
-    """It proves who it is, and states how the run ended: the run is lost, and is not started again."""
+    """A run whose end another incarnation states is lost, and is not started again."""
     shop, its = Workshop(), Incarnation()
 
     def claim(message: RemoteMessage) -> RemoteMessage | None:

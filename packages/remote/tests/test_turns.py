@@ -195,7 +195,7 @@ async def test_who_wastes_its_turns_rests_beside_others(is_wasteful: bool) -> No
 
 
 async def test_a_client_that_leaves_many_runs_behind_holds_up_no_one() -> None:
-    """They are given up one after the other, and everything else has its turn between."""
+    """Runs are given up one after the other, and everything else has its turn between."""
     service: Any = SimpleNamespace(shares=shared(), settings=SimpleNamespace(reconnect=0.0), note_read=lambda *_: None)
     runs, connection = DuplexRuns(service), connected(Roomy())
     for number in range(100):

@@ -103,7 +103,7 @@ async def test_who_does_not_come_back_is_waited_for_no_longer(tmp_path: Path) ->
 
 
 async def test_a_run_that_was_given_up_has_nothing_to_be_read(tmp_path: Path) -> None:
-    """What a program had printed when its client was given up is counted no more: the next one of its tenant starts."""
+    """The output of a program whose client was given up is counted no more: the next one of its tenant starts."""
     stopped = asyncio.Event()
 
     async def print_and_wait(request: ExecuteRequest) -> None:

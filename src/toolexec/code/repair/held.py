@@ -48,7 +48,7 @@ def about_held(failure: Failure, tools: Tools, said: str = "") -> str:
         return ""
     held: dict[str, str] = {}
     for text, values in read:
-        if is_python and _root(text) in reported:
+        if is_python and _root(text) in reported and not text.endswith(")"):
             continue
         is_said = f"`{text}` is" in said or f"`{text}` has" in said
         about = described(text, values, is_python=is_python)

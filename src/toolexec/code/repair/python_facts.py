@@ -125,7 +125,7 @@ class _Facts:
         return held.size if held is not None and held.size is not None else len(value)
 
     def _of_attribute(self, held: Held, name: str) -> Iterator[str]:
-        near = difflib.get_close_matches(name, held.own, 1, cutoff=0.6)
+        near = difflib.get_close_matches(name, held.own, 1, cutoff=0.75)
         words = {each for each in words_of(name) if len(each) > 2}
         near = near or [each for each in held.own if words & {*words_of(each)}][:1]
         if near:

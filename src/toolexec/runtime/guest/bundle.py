@@ -7,7 +7,7 @@ import importlib.util
 import json
 import marshal
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -16,20 +16,10 @@ from typing import Any, Final
 from toolexec.runtime.contract import OPEN_FILES
 from toolexec.runtime.guest.sources import source_of
 
-__all__ = [
-    "GuestSettings",
-    "bash_guest",
-    "boot_bytes",
-    "boot_command",
-    "python_guest",
-    "settings_of",
-    "without_comments",
-    "zygote_bytes",
-]
-
 _HERE: Final = Path(__file__).parent
-_LOOSE: Final = ("python", "bash")
 _BOXED: Final = ("python", "bash", "box")
+_OF_PYTHON: Final = frozenset({"toolexec_guest.python.held"})
+"""What a guest for bash has no use for, and does without: all of it is one argument of a command."""
 _EMBEDDED: Final = ("threadless.py",)
 """What only guests of the embedded sandbox load, which have the sources themselves."""
 _ANNOTATIONS: Final = re.compile(r"^from (?:typing|collections\.abc) import .*$", re.MULTILINE)
@@ -186,21 +176,20 @@ def python_guest() -> str:
     It serves the host over file descriptors that are given as the last two arguments of its command, by default stdin
     and stdout: `python -I -c TEXT`, or `python -I -c TEXT 3 3` for one socket as descriptor 3.
     """
-    return _bundle("toolexec_guest.python.stream", "serve")
+    return _bundle("toolexec_guest.python.stream", _sources(("python",)))
 
 
 @cache
 def bash_guest() -> str:
     """Return the guest for bash, which needs a Python to talk to the host; see `python_guest`."""
-    return _bundle("toolexec_guest.bash.broker", "serve")
+    sources = {name: source for name, source in _sources(("python", "bash")).items() if name not in _OF_PYTHON}
+    return _bundle("toolexec_guest.bash.broker", sources)
 
 
-def _bundle(module: str, function: str) -> str:
-    """A program that calls *function* of *module* with the numbers of its descriptors."""
+def _bundle(module: str, sources: Mapping[str, tuple[str, bool]]) -> str:
+    """A program of these *sources* that serves by *module* with the numbers of its descriptors."""
     return (
-        f"{_HEAD}SOURCES = {_sources(_LOOSE)!r}\n{_TAIL}"
-        f"from {module} import {function}\n"
-        f"{function}(*map(int, sys.argv[1:] or (0, 1)))\n"
+        f"{_HEAD}SOURCES = {sources!r}\n{_TAIL}from {module} import serve\nserve(*map(int, sys.argv[1:] or (0, 1)))\n"
     )
 
 

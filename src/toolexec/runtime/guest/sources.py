@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-__all__ = ["source_of"]
-
 _OF_THE_HOST: Final = {
     Path(__file__).parent / "python" / "forms.py": Path(__file__).parents[2] / "model" / "json_forms.py"
 }

@@ -16,7 +16,8 @@ from tests.waiting import until, until_blocking
 
 from toolexec.runtime.guest.python import stream
 from toolexec.runtime.guest.python.errors import ToolError
-from toolexec.runtime.guest.python.stream import Line, end_group, move_descriptors
+from toolexec.runtime.guest.python.process import end_group, move_descriptors
+from toolexec.runtime.guest.python.stream import Line
 
 LONG = 60
 

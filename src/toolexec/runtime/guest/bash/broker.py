@@ -16,8 +16,6 @@ from ..python.stream import Line, end_group, move_descriptors, say_hello, set_st
 from ..python.values import from_text, to_text
 from .tool import short_path
 
-__all__ = ["run_program", "serve"]
-
 _HELP = """\
 tool run ID [ARGS]            call a tool; ARGS is a JSON object, or - to read it from stdin; prints the result as JSON
 tool search WORD...           the best tools for the words, as JSON

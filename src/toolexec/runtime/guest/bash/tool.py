@@ -7,8 +7,6 @@ import sys
 from _socket import AF_UNIX, socket  # socket and json take longer to import than all else that a call takes
 from typing import Any
 
-__all__ = ["main", "short_path"]
-
 
 def main() -> int:
     """Make the call; gives the exit code."""

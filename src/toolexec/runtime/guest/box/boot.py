@@ -11,8 +11,6 @@ from typing import Any
 from ..python.values import from_text
 from .processes import move_high
 
-__all__ = ["boot"]
-
 _FAILED = 70
 _REMOVED = (
     "LD_PRELOAD",

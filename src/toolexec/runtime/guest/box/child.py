@@ -12,8 +12,6 @@ from ..python.protocol import MAX_FRAME_BYTES
 from ..python.values import to_text
 from .processes import exit_code, move_high, spawn
 
-__all__ = ["CHILD_FD", "Child"]
-
 CHILD_FD = 3
 _RESULTS = (b'{"type":"result"', b'[{"type":"result"')
 _OURS = (b'"type":"bye"', b'"type":"net_')

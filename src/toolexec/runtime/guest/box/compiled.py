@@ -10,8 +10,6 @@ from ..python.values import to_text
 from .child import CHILD_FD, Child
 from .processes import move_high, output_of, remove, scratch, write_file
 
-__all__ = ["Go"]
-
 _CACHE = "/usr/lib/toolexec/go-cache"
 _SETTINGS = {
     "GOFLAGS": "",

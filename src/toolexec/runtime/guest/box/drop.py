@@ -11,8 +11,6 @@ import os
 import struct
 from typing import Any
 
-__all__ = ["drop"]
-
 _SET_NO_NEW_PRIVILEGES, _GET_NO_NEW_PRIVILEGES = 38, 39
 _GET_SECCOMP, _SET_SECCOMP, _FILTER = 21, 22, 2
 _WRITE_FILE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13

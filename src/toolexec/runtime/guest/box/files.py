@@ -12,8 +12,6 @@ from typing import Any
 from ..python.protocol import MAX_LEFT_OUT
 from ..python.values import to_text
 
-__all__ = ["changed", "handle", "note"]
-
 _PIECE = 1 << 20
 _MAX_DEPTH = 20
 _MAX_ENTRIES = 20_000

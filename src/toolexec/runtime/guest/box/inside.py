@@ -11,8 +11,6 @@ from ..python.stopping import Stopping
 from ..python.stream import new_loop, run_program, set_stdin
 from . import sources
 
-__all__ = ["Inside"]
-
 
 class Inside:
     """Runs Python programs, one after the other; their names stay."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..python.protocol import MAX_CONNECTIONS, NETWORK, WINDOW
 
-__all__ = ["start"]
-
 _ACK = WINDOW // 4
 _PIECE = 1 << 16
 

@@ -9,8 +9,6 @@ from typing import Any
 from .child import CHILD_FD, Child
 from .processes import remove, scratch, write_file
 
-__all__ = ["Node"]
-
 _TEXTS = ("guest.cjs", "large.cjs", "values.cjs")
 
 

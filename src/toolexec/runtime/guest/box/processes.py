@@ -8,8 +8,6 @@ import os
 import resource
 from typing import Any
 
-__all__ = ["exit_code", "move_high", "output_of", "remove", "scratch", "spawn", "write_file"]
-
 _RESERVED = 16
 _CHUNK = 1 << 16
 _MOST_SAID = 100_000

@@ -12,8 +12,6 @@ from ..python.stream import Line, end_group, fork_quietly, leave, set_stdin
 from ..python.values import to_text
 from .stdio import Captured
 
-__all__ = ["BoxLine", "Server", "error_text"]
-
 _LIMIT = 1 << 20
 _PROGRAMS = {"bash": "bash", "javascript": "node", "go": "go"}
 

@@ -8,8 +8,6 @@ from typing import Any
 from ..bash.broker import run_program
 from ..python.values import to_text
 
-__all__ = ["Shell"]
-
 
 class Shell:
     """Runs bash programs, each in a process of its own."""

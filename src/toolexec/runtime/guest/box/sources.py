@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["keep"]
-
 _kept: dict[str, Any] = {}
 
 

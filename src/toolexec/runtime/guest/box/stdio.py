@@ -11,8 +11,6 @@ from typing import Any
 
 from .processes import move_high
 
-__all__ = ["Captured"]
-
 _CHUNK = 1 << 16
 _MOST_READS = 32  # more than any pipe holds
 

@@ -8,8 +8,6 @@ from ..python.channel import Channel
 from ..python.main import Guest
 from ..python.stream import new_loop, run_program
 
-__all__ = ["warm_up"]
-
 _USUAL = """
     asyncio base64 collections concurrent.futures contextlib copy csv dataclasses datetime decimal enum fractions
     functools hashlib html itertools json linecache math operator os pathlib random re shutil statistics string

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["CODE_FILE", "compile_error", "crash_error", "program_file", "with_source"]
-
 CODE_FILE: Final = "code.go"
 """What the author's text is called in messages."""
 

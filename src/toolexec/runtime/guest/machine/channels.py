@@ -7,8 +7,6 @@ import socket
 import time
 from typing import Any
 
-__all__ = ["Channels", "find_channels"]
-
 _PORTS = "/sys/class/virtio-ports"
 _BUS = "/sys/bus/virtio/devices"
 _CONSOLE = 0x0003

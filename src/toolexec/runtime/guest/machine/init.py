@@ -19,8 +19,6 @@ from .messages import CONTROL_VERSION, Lines, ProtocolError, line, parse
 from .start import STDIO, Waiting, start_command, start_waiting
 from .system import Group, add_entropy, mount_all, restart, set_clock, set_random_addresses, set_sizes, set_up_system
 
-__all__ = ["Init", "main"]
-
 _SAID = 8000
 _CHUNK = 1 << 16
 _CONNECT_SECONDS = 10.0

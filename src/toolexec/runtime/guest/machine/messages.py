@@ -6,8 +6,6 @@ import binascii
 import json
 from typing import Any
 
-__all__ = ["CONTROL_VERSION", "MAX_LINE", "Lines", "ProtocolError", "line", "parse"]
-
 CONTROL_VERSION = 1
 MAX_LINE = 64 << 10
 _MAX_PROGRAM = 16 << 20

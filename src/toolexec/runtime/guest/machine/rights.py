@@ -7,8 +7,6 @@ import os
 import resource
 from typing import Any
 
-__all__ = ["give_up_rights", "load_libc", "set_environment"]
-
 _SET_DUMPABLE, _DROP_CAPABILITY, _SET_NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_ALL = 4, 24, 38, 47, 4
 _CAPABILITIES = 64
 _libc: Any = None

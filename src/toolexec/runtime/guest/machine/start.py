@@ -10,8 +10,6 @@ from typing import Any
 
 from .rights import give_up_rights, set_environment
 
-__all__ = ["STAGER", "STDIO", "Waiting", "start_command", "start_waiting"]
-
 _FAILED = 127
 STDIO = 3
 """Where a waiting guest finds its channel."""

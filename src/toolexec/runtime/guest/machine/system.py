@@ -11,17 +11,6 @@ import struct
 import time
 from typing import Any
 
-__all__ = [
-    "Group",
-    "add_entropy",
-    "mount_all",
-    "restart",
-    "set_clock",
-    "set_random_addresses",
-    "set_sizes",
-    "set_up_system",
-]
-
 _READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC, _REMOUNT, _DETACH = 1, 2, 4, 8, 32, 2
 _ADD_ENTROPY, _RESEED = 0x40085203, 0x5207
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1

@@ -10,8 +10,6 @@ from typing import Any
 from ..python.values import from_text
 from .rights import give_up_rights, load_libc, set_environment
 
-__all__ = ["wait_to_begin"]
-
 _FAILED = 70
 _MAX_MESSAGE = 1 << 18
 _OWN = ["-I", "-X", "utf8", "-c"]

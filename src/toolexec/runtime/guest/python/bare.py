@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Module", "current_loop", "helped", "with_names"]
-
 Module: Any = type(sys)
 _CONSTANTS = {"True": True, "False": False}
 

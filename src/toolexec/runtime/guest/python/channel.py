@@ -10,8 +10,6 @@ from .errors import ToolError, tool_error
 from .protocol import MAX_FRAME_BYTES
 from .values import NotJSONError, from_text, to_text
 
-__all__ = ["Channel", "HostCalls", "StreamChannel", "request_text"]
-
 
 class Channel:
     """Sends requests to the host and receives its answers.

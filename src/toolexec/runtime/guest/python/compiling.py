@@ -11,8 +11,6 @@ from typing import Any
 
 from .program import Program
 
-__all__ = ["compile_program"]
-
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT; `ast` takes long to import
 _MANY_BRACKETS = 90
 _STATEMENTS = ("for ", "while ", "if ", "with ", "try:", "def ", "class ", "import ", "from ", "async ", "@", "raise ")

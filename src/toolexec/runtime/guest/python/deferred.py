@@ -8,8 +8,6 @@ from typing import Any
 
 from .channel import Channel, answer_value
 
-__all__ = ["Deferred", "end_calls", "unfinished"]
-
 _WAITS = ("run:sleep", "run:signal", "run:input")
 
 

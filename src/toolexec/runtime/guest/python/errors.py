@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CLASSES", "ToolError", "large_value", "tool_error"]
-
 large_value: Any = None
 """Makes a value from the host's description of one that it keeps; set by the owner of a channel to the host."""
 

@@ -7,8 +7,6 @@ import re
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-__all__ = ["held_at"]
-
 _MOST_NAMES = 12
 _MOST_ITEMS = 20
 _MOST_KEYS = 40
@@ -27,10 +25,12 @@ def held_at(error: BaseException, filename: str, source: str) -> list[dict[str, 
     try:
         lines = source.splitlines()
         for frame, first, last in _places(error, filename)[:2]:
-            for name in re.findall(r"(?<![\w.\"'])[^\W\d]\w*", "\n".join(lines[first - 1 : last])):
+            text = "\n".join(lines[first - 1 : last])
+            own = set() if frame.f_code.co_name == "<genexpr>" else _bound_within(text)
+            for name in re.findall(r"(?<![\w.\"'])[^\W\d]\w*", text):
                 value = frame.f_locals.get(name, frame.f_globals.get(name))
                 is_known = name in frame.f_locals or name in frame.f_globals
-                if is_known and name != "tools" and all(each["name"] != name for each in found):
+                if is_known and name != "tools" and name not in own and all(each["name"] != name for each in found):
                     entry = _entry(name, value)
                     if entry is not None and len(found) < _MOST_NAMES:
                         found.append(entry)
@@ -42,6 +42,13 @@ def held_at(error: BaseException, filename: str, source: str) -> list[dict[str, 
     except BaseException:
         return []
     return found
+
+
+def _bound_within(text: str) -> set[str]:
+    """Return the names that comprehensions on these lines bind: by the time of the report a frame has again what such a
+    name was outside."""
+    bound = re.findall(r"(?<!^)\bfor\s+(.+?)\s+in\b", text.strip())
+    return {name for each in bound for name in re.findall(r"\w+", each)}
 
 
 def _places(error: BaseException, filename: str) -> list[tuple[Any, int, int]]:

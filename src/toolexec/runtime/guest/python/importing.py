@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["make_importable"]
-
 
 class _Finder:
     """Finds `tools`, and namespaces and tools in it, where no module of this name is."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from . import values
 
-__all__ = ["TextResult", "large_result"]
-
 _WHOLE_TEXT = 16 << 20
 _FIRST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 20

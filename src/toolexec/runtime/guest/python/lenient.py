@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Printing", "records", "take_on", "threads"]
-
 threads: list[bool] = [True]
 """Whether there are threads."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from .channel import Channel
 
-__all__ = ["GuestLoop"]
-
 
 class GuestLoop(asyncio.BaseEventLoop):
     """asyncio's own loop on top of a channel: when nothing is ready it waits for answers of the host, or sleeps."""

@@ -20,8 +20,6 @@ from .streams import Printed
 from .tools import Tools
 from .values import from_text, to_text
 
-__all__ = ["Guest", "start"]
-
 _MAX_TEXT = 20_000
 _MAX_LINES = 60
 _MAX_CAUSES = 8

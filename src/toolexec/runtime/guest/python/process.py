@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["end_group", "flush_files", "fork_quietly", "move_descriptors", "set_stdin"]
-
 
 def end_group() -> None:
     """End this process, and those that it has started if they are a group of its own."""

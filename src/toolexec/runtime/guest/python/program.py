@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["LAST", "MAIN", "NOTHING", "NOTHING_NAME", "STAR", "Program"]
-
 NOTHING: Any = type("Nothing", (), {"__repr__": lambda self: "NOTHING", "__doc__": "No value: the end was reached."})()
 LAST = "__toolexec_last__"
 MAIN = "__toolexec_main__"

@@ -1,7 +1,5 @@
 """What both sides of the guest protocol agree on; the host imports this module, too."""
 
-__all__ = ["MAX_CONNECTIONS", "MAX_FRAME_BYTES", "MAX_LEFT_OUT", "NETWORK", "PROTOCOL", "VERSION", "WINDOW"]
-
 PROTOCOL = "toolexec-guest"
 VERSION = 1
 MAX_FRAME_BYTES = 16 << 20

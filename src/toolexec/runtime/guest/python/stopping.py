@@ -10,8 +10,6 @@ from typing import Any
 
 from .values import from_text, to_text
 
-__all__ = ["INTERRUPT", "Stopping"]
-
 INTERRUPT = "interrupt"
 """The capability of a guest that has this."""
 _PAUSE = 0.02

@@ -17,19 +17,6 @@ from .protocol import MAX_FRAME_BYTES, PROTOCOL, VERSION
 from .stopping import INTERRUPT, Stopping
 from .values import from_text, to_text
 
-__all__ = [
-    "Line",
-    "end_group",
-    "fork_quietly",
-    "leave",
-    "move_descriptors",
-    "new_loop",
-    "run_program",
-    "say_hello",
-    "serve",
-    "set_stdin",
-]
-
 _MAX_PRINT = 1 << 20
 _MAX_WAITING = 8 << 20
 _GONE: Any = {"error": "the host is gone", "code": "connection_closed", "retryable": False}

@@ -7,8 +7,6 @@ from typing import Any
 
 from .channel import Channel
 
-__all__ = ["Printed"]
-
 _CHUNK = 8192
 
 

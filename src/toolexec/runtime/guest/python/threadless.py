@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-__all__ = ["Lock", "refuse_threads"]
-
 _NO_THREADS = (
     "can't start new thread: this sandbox has no threads; call tools at the same time with "
     "`await asyncio.gather(tools.a.b(...), tools.a.c(...))`, and do everything else in turn"

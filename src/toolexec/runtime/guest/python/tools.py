@@ -11,8 +11,6 @@ from .errors import CLASSES, tool_error
 from .large import answered, large_result
 from .lenient import records
 
-__all__ = ["Record", "Tools"]
-
 
 class Record(dict):  # type: ignore[type-arg] # subscripting it would need typing at run time
     """A dict whose keys can be read as attributes, too."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from .program import LAST, MAIN, NOTHING_NAME, STAR, Program
 
-__all__ = ["from_tree"]
-
 _GENERATORS = 0x20 | 0x200  # CO_GENERATOR, CO_ASYNC_GENERATOR
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from .forms import json_form, key_text
 
-__all__ = ["NotJSONError", "from_text", "to_text"]
-
 _MAX_DEPTH = 120
 _MAX_NODES = 10_000_000
 _FLAT = frozenset({str, int, float, bool, type(None)})
