@@ -11,38 +11,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from toolexec.backend.base import BackendStatus
 from toolexec.backend.failures import cancel_begun
-from toolexec.backend.mcp import MCPSettings
-from toolexec.code.types import CodeEvent, CodeResult
-from toolexec.discovery.docs import DetailLevel, DocEntry, ToolDoc
-from toolexec.discovery.facets import Facets
-from toolexec.discovery.results import SearchResults
-from toolexec.discovery.summary import Filters
 from toolexec.errors import ClosedError, ConfigurationError
-from toolexec.exec.chain import ChainResult, Step
-from toolexec.exec.chains_ahead import ChainSuggestion
-from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
-from toolexec.exec.sources import Added
-from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
-from toolexec.model.binding import Binding
-from toolexec.model.call import ProgressCallback
-from toolexec.model.declare import FunctionTool
-from toolexec.model.events import StreamEvent
 from toolexec.model.forks import forks
-from toolexec.model.handler import Handler
-from toolexec.model.json_value import JSONDict, JSONObject
-from toolexec.model.tool import Tool
-from toolexec.run.types import OnError, Result
 
 if TYPE_CHECKING:
     from toolexec.adapter.export import VendorFormat, VendorTools
     from toolexec.adapter.names import NameMap
+    from toolexec.backend.base import BackendStatus
+    from toolexec.backend.mcp import MCPSettings
     from toolexec.cassette.cassette import Cassette
-    from toolexec.code.types import EventCallback
+    from toolexec.code.types import CodeEvent, CodeResult, EventCallback
+    from toolexec.discovery.docs import DetailLevel, DocEntry, ToolDoc
+    from toolexec.discovery.facets import Facets
+    from toolexec.discovery.results import SearchResults
+    from toolexec.discovery.summary import Filters
     from toolexec.durable.journal import CallRecord, RunRecord, RunState, Signal
     from toolexec.durable.queues import Queue, QueueRecord
     from toolexec.durable.schedules import Missed, Schedule
+    from toolexec.exec.chain import ChainResult, Step
+    from toolexec.exec.chains_ahead import ChainSuggestion
+    from toolexec.exec.code import CodeSession, CodeSettings, WorkflowSettings
     from toolexec.exec.debug_sync import SyncDebugSession, Wait
     from toolexec.exec.diff import RunDiff
     from toolexec.exec.facade import Exec
@@ -53,8 +42,17 @@ if TYPE_CHECKING:
     from toolexec.exec.run_results import RunResult, WaitsCallback
     from toolexec.exec.runs import Runs
     from toolexec.exec.schedules import Schedules
-    from toolexec.model.json_value import JSONValue
+    from toolexec.exec.sources import Added
+    from toolexec.exec.vendor_calls import AnswerSettings, ExportSettings
+    from toolexec.model.binding import Binding
+    from toolexec.model.call import ProgressCallback
+    from toolexec.model.declare import FunctionTool
+    from toolexec.model.events import StreamEvent
+    from toolexec.model.handler import Handler
+    from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
     from toolexec.model.resources import Completions, Prompt, PromptReply, Resource, ResourceReply, ResourceTemplate
+    from toolexec.model.tool import Tool
+    from toolexec.run.types import OnError, Result
     from toolexec.workflow.skill import Skill
     from toolexec_grpc import AddedGRPC
 

@@ -13,12 +13,14 @@ from toolexec.errors import InputValidationError, InvalidToolError, Violation
 from toolexec.model.handler import HandlerKind, ToolContext
 from toolexec.model.json_value import JSONDict, JSONObject, pointer, to_json
 from toolexec.model.parameters import documentation, parameter_type
+from toolexec.model.plain_types import plain_schema
 from toolexec.model.tree_size import excess_of
 
 if typing.TYPE_CHECKING:
     import pydantic
 
 _PLAIN: frozenset[Any] = frozenset({str, float, bool, type(None), None, Any, object, dict, list})
+_SCALARS: frozenset[Any] = frozenset({str, int, float, bool, type(None)})
 _STREAMS: frozenset[Any] = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncGenerator})
 
 
@@ -50,16 +52,16 @@ def read_signature(
     parameters, context, extra = _parameters(function, name, hints)
     read = {p.name: parameter_type(p, hints) for p in parameters}
     hints |= {p.name: read[p.name].annotation for p in parameters if p.name in hints or read[p.name].fill}
-    adapters = {p.name: _adapter(read[p.name].annotation, name, p.name) for p in parameters}
+    annotations = {p.name: read[p.name].annotation for p in parameters}
     if extra is not None:
-        adapters["**"] = _adapter(hints.get(extra, Any), name, extra)
-    schemas, defs = _schemas(adapters, name, "validation")
+        annotations["**"] = hints.get(extra, Any)
+    schemas, defs = _schemas(annotations, name, "validation")
     input_schema: JSONDict = {"type": "object", "properties": {}}
     for parameter in parameters:
         schema = _described(schemas[parameter.name], descriptions.get(parameter.name), hints.get(parameter.name))
         default = read[parameter.name].default
         if default is not inspect.Parameter.empty:
-            schema = _with_default(schema, default, adapters[parameter.name])
+            schema = _with_default(schema, default, annotations[parameter.name])
         input_schema["properties"][parameter.name] = schema
     required = [p.name for p in parameters if read[p.name].required]
     if required:
@@ -67,8 +69,12 @@ def read_signature(
     input_schema["additionalProperties"] = schemas["**"] if extra is not None else False
     if defs:
         input_schema["$defs"] = defs
-    typed = {n: adapters[n] for n in adapters if n != "**" and not _is_plain(hints.get(n, Any), given=True)}
-    whole = tuple(n for n in adapters if _is_int(hints.get(n, Any)))
+    typed = {
+        parameter: _adapter(annotation, name, parameter)
+        for parameter, annotation in annotations.items()
+        if parameter != "**" and not _is_plain(hints.get(parameter, Any), given=True)
+    }
+    whole = tuple(n for n in annotations if _is_int(hints.get(n, Any)))
     fills = {n: each.fill for n, each in read.items() if each.fill is not None}
     output_schema, finish = _output(hints.get("return", inspect.Parameter.empty), kind, name)
     return Signature(
@@ -122,15 +128,20 @@ def _adapter(annotation: Any, name: str, parameter: str) -> pydantic.TypeAdapter
 
 
 def _schemas(
-    adapters: Mapping[str, pydantic.TypeAdapter[Any]], name: str, mode: Literal["validation", "serialization"]
+    annotations: Mapping[str, Any], name: str, mode: Literal["validation", "serialization"]
 ) -> tuple[dict[str, JSONDict], JSONDict]:
+    plain = {key: schema for key, each in annotations.items() if (schema := plain_schema(each)) is not None}
+    if len(plain) == len(annotations):
+        return plain, {}
     import pydantic
 
+    inputs: list[tuple[str, Literal["validation", "serialization"], pydantic.TypeAdapter[Any]]]
+    inputs = [(key, mode, _adapter(each, name, key)) for key, each in annotations.items() if key not in plain]
     try:
-        by_key, rest = pydantic.TypeAdapter.json_schemas([(key, mode, adapter) for key, adapter in adapters.items()])
+        by_key, rest = pydantic.TypeAdapter.json_schemas(inputs)
     except Exception as error:
         raise InvalidToolError(f"{name}: a type has no JSON Schema: {str(error).splitlines()[0]}") from error
-    return {key: dict(schema) for (key, _), schema in by_key.items()}, rest.get("$defs", {})
+    return plain | {key: dict(schema) for (key, _), schema in by_key.items()}, rest.get("$defs", {})
 
 
 def _described(schema: JSONDict, description: str | None, hint: object) -> JSONDict:
@@ -140,14 +151,23 @@ def _described(schema: JSONDict, description: str | None, hint: object) -> JSOND
     return schema | {"description": description} if description else schema
 
 
-def _with_default(schema: JSONDict, default: object, adapter: pydantic.TypeAdapter[Any]) -> JSONDict:
+def _with_default(schema: JSONDict, default: object, annotation: Any) -> JSONDict:
     if "default" in schema:
         return schema
     try:
+        if _is_its_own(default, annotation):
+            return schema | {"default": to_json(default)}
+        adapter = _adapter(annotation, "", "")
         value = to_json(adapter.dump_python(default, mode="json", warnings=False, by_alias=True, fallback=to_json))
     except Exception:  # a default that has no JSON form stays the function's own business
         return schema
     return schema | {"default": value}
+
+
+def _is_its_own(default: object, annotation: Any) -> bool:
+    """Return whether a default is written as it is: a scalar of just the type that its parameter has."""
+    fits = default is None or type(default) in (annotation, *typing.get_args(annotation))
+    return fits and type(default) in _SCALARS and plain_schema(annotation) is not None
 
 
 def _is_plain(annotation: object, *, given: bool = False) -> bool:
@@ -186,9 +206,7 @@ def _is_int(annotation: object) -> bool:
 def _converter(
     adapters: Mapping[str, pydantic.TypeAdapter[Any]], whole: Sequence[str], fills: Mapping[str, Callable[[], Any]]
 ) -> Callable[[JSONObject], JSONObject]:
-    import pydantic
-
-    validators = {name: adapter.validate_python for name, adapter in adapters.items()}
+    validated = _validation(adapters) if adapters else None
 
     def convert(args: Mapping[str, object]) -> JSONObject:
         converted = args
@@ -196,9 +214,26 @@ def _converter(
             value = args.get(name)
             if type(value) is float and value.is_integer():  # others get here only unchecked, and are left as they are
                 converted = {**converted, name: int(value)}
-        if not validators:
-            return converted
-        converted = dict(converted)
+        return converted if validated is None else validated(converted)
+
+    if not fills:
+        return convert
+
+    def convert_and_fill(args: Mapping[str, object]) -> JSONObject:
+        converted = convert(args)
+        return {**{name: fill() for name, fill in fills.items() if name not in converted}, **converted}
+
+    return convert_and_fill
+
+
+def _validation(adapters: Mapping[str, pydantic.TypeAdapter[Any]]) -> Callable[[JSONObject], JSONObject]:
+    """Return what makes values of their types of the arguments with these names; it raises InputValidationError."""
+    import pydantic
+
+    validators = {name: adapter.validate_python for name, adapter in adapters.items()}
+
+    def validated(args: JSONObject) -> JSONObject:
+        converted = dict(args)
         found: list[Violation] = []
         for name, validate in validators.items():
             if name in converted:
@@ -210,14 +245,7 @@ def _converter(
             raise InputValidationError(found, op="validate_input")
         return converted
 
-    if not fills:
-        return convert
-
-    def convert_and_fill(args: Mapping[str, object]) -> JSONObject:
-        converted = convert(args)
-        return {**{name: fill() for name, fill in fills.items() if name not in converted}, **converted}
-
-    return convert_and_fill
+    return validated
 
 
 def _violation(name: str, problem: Any) -> Violation:
@@ -233,11 +261,11 @@ def _output(annotation: object, kind: HandlerKind, name: str) -> tuple[JSONDict 
         annotation = list[items[0]] if items else inspect.Parameter.empty  # pyright: ignore[reportInvalidTypeArguments]
     if annotation in (inspect.Parameter.empty, Any, typing.NoReturn, typing.Never) or _is_reply(annotation):
         return None, None
-    adapter = _adapter(annotation, name, "the result")
-    schemas, defs = _schemas({"result": adapter}, name, "serialization")
-    schema = schemas["result"] | ({"$defs": defs} if defs else {})
+    schemas, defs = _schemas({"the result": annotation}, name, "serialization")
+    schema = schemas["the result"] | ({"$defs": defs} if defs else {})
     if _is_plain(annotation):
         return schema, None
+    adapter = _adapter(annotation, name, "the result")
 
     def finish(value: object) -> Any:
         if excess_of(value) is not None:  # the runner says so
