@@ -81,6 +81,7 @@ class _Facts:
         self._tools = tools
         self._held: Mapping[str, Held] = {each.name: each for each in held if each.name}
         self._object = next((each for each in held if not each.name), None)
+        self._described: set[str] = set()
         self._nodes = [each for each in program.nodes(failure.line)[:_MOST_NODES] if isinstance(each, ast.expr)]
 
     def all(self) -> Iterator[str]:
@@ -139,7 +140,12 @@ class _Facts:
             if not isinstance(node, ast.Subscript) or not isinstance(of, dict) or self._value(node.slice) != key:
                 continue
             text = self._program.text(node.value)
+            if near := _near(key, of):
+                written = self._program.source(node.slice)
+                yield f"`{text}` has no such key: {instead(written, written.replace(str(key), near))}"
+                return
             new = f"{text}.get({self._program.text(node.slice)})"
+            self._described.add(text)
             yield f"`{text}` here is {_shown(of)}, without {shown_value(key)}: `{new}` is None then"
             outer = node.value
             while isinstance(outer, ast.Subscript):
@@ -193,13 +199,16 @@ class _Facts:
                 yield f"{about}: None in {count} of {size}, leave those out"
 
     def _of_each(self) -> Iterator[str]:
-        """Say what each read on the line is, the longest first."""
-        said: set[str] = set()
+        """Say what each read on the line is, the longest first. A number is not why a key or an attribute is missing."""
+        said = self._described
+        is_missing = self._failure.kind in ("KeyError", "AttributeError")
         for node in sorted(self._nodes, key=lambda each: -len(self._program.text(each))):
             if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
                 continue
             text, value = self._program.text(node), self._value(node)
             if len(text) > _LONGEST or any(text in each for each in said):
+                continue
+            if is_missing and isinstance(value, int | float):
                 continue
             if value is not _UNKNOWN:
                 said.add(text)
@@ -217,6 +226,14 @@ class _Facts:
             return ""
         text = self._program.given_to(node.id, self._failure.line)
         return f", made by `{text}`" if text and len(text) <= _LONGEST and not text.isidentifier() else ""
+
+
+def _near(key: str | int, of: Mapping[str, JSONValue]) -> str:
+    """Return the key that one with a slip means; "" where there is none, or more than one."""
+    if not isinstance(key, str) or not key.isidentifier() or any(each.isdigit() for each in key):  # IDs are alike
+        return ""
+    found = difflib.get_close_matches(key, [*of], 2, cutoff=0.75)
+    return found[0] if len(found) == 1 else ""
 
 
 def _plainly(held: Held) -> str:
