@@ -53,7 +53,7 @@ def test_other_types_are_left_to_pydantic(annotation: Any) -> None:
 
 @given(annotation=TYPES, default=st.sampled_from(DEFAULTS))
 def test_a_default_is_written_as_pydantic_writes_it(annotation: Any, default: Any) -> None:
-    """A parameter has pydantic's schema, and the default that pydantic makes of its own; none where that is no JSON."""
+    """A parameter has pydantic's schema, and the default that pydantic makes of its own, if that has a JSON form."""
 
     def function(x: Any = default) -> None:
         """Takes x."""

@@ -199,9 +199,9 @@ class _Facts:
                 yield f"{about}: None in {count} of {size}, leave those out"
 
     def _of_each(self) -> Iterator[str]:
-        """Say what each read on the line is, the longest first. A number is not why a key or an attribute is missing."""
+        """Say what each read on the line is, the longest first. A number is not why a key is missing."""
         said = self._described
-        is_missing = self._failure.kind in ("KeyError", "AttributeError")
+        is_missing = self._failure.kind == "KeyError"
         for node in sorted(self._nodes, key=lambda each: -len(self._program.text(each))):
             if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
                 continue
