@@ -9,9 +9,8 @@ Prints:
     bugs found: {'created': [101, 102], 'skipped': ['Dark mode']}
     tool calls: 1 x tracker:inbox, 3 x tracker:create_issue, 2 x tracker:add_labels
     it printed: the tracker is busy, trying again
-    failed: KeyError: 'title'; `message` has no `title`, it has text, kind; `message` here is {"text":
-    "Crash on empty input", "kind": "bug"}, without "title": `message.get("title")` is None then (line
-    3, col 11)
+    failed: KeyError: 'title'; `message` has no `title`, it has text, kind; `message` here is {"text": "Crash on
+    empty input", "kind": "bug"}, without "title": `message.get("title")` is None then (line 2, col 11)
     the line: print(message["title"])
     calls until then: ['tracker:inbox']
 """
@@ -51,10 +50,8 @@ return {
 }
 """
 
-MISTAKEN = """
-for message in tools.tracker.inbox():
-    print(message["title"])
-"""
+MISTAKEN = """for message in tools.tracker.inbox():
+    print(message["title"])"""
 
 
 @tool(namespace="math")
@@ -104,7 +101,7 @@ async def main() -> None:
 
         # An error has the author's own line, and the record of everything done before it.
         result = await ex.execute_code(MISTAKEN)
-        print(textwrap.fill(f"failed: {result.error}", 100))
+        print(textwrap.fill(f"failed: {result.error}", 110))
         print("the line:", result.error.source.strip())
         print("calls until then:", [call.tool_id for call in result.tool_calls])
 
