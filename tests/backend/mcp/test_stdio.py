@@ -41,6 +41,15 @@ async def test_closing_kills_a_stubborn_server_with_its_grandchildren(connect, t
     assert server.events("sigterm")
 
 
+async def test_a_server_that_is_slow_to_end_is_waited_for():
+    """How it ended is part of the reason, although its output ended long before."""
+    program = "import os, sys, time; os.close(1); time.sleep(1); sys.exit(3)"
+    backend = MCPBackend(MCPServer(name="s", command=sys.executable, args=["-c", program], stop_timeout=60))
+    await backend.start()
+    assert "the process exited with 3" in backend.status().reason
+    await backend.aclose()
+
+
 @pytest.mark.full
 async def test_a_grandchild_that_holds_the_pipes_does_not_hide_a_crash(connect, tmp_path):
     """A call fails when the server dies, although a process that it started keeps its stdout open."""

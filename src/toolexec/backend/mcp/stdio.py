@@ -103,7 +103,6 @@ class StdioTransport:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Any, None]:
-        server = self._server
         child = self._child = await self._start()
         self.pid = child.pid or None
         stream = child.stream
@@ -120,10 +119,7 @@ class StdioTransport:
                 writer.close()
                 try:
                     with anyio.CancelScope(shield=True):
-                        try:
-                            await self._settle(child)
-                        finally:
-                            await _end(child, server.stop_timeout)
+                        await self._end(child)
                 finally:
                     tasks.cancel_scope.cancel()
 
@@ -139,13 +135,15 @@ class StdioTransport:
         env = get_default_environment() | dict(server.env)
         return Child(command, env=env, cwd=server.cwd, lifeline=False)
 
-    async def _settle(self, child: ServerProcess) -> None:
-        """Let what was asked to be sent go out, or learn how a process that went away by itself has ended."""
-        if self._stdout_ended.is_set() or child.exit_code is not None:
-            await _within(_GRACE, child.wait)
-            self._exit_code = child.exit_code
-        else:
-            await _within(_GRACE, self._flushed.wait)
+    async def _end(self, child: ServerProcess) -> None:
+        """Let what was asked to be sent go out, end the process, and learn how one that went away by itself did."""
+        went_away = self._stdout_ended.is_set() or child.exit_code is not None
+        try:
+            if not went_away:
+                await _within(_GRACE, self._flushed.wait)
+        finally:
+            if await _end(child, self._server.stop_timeout) and went_away:
+                self._exit_code = child.exit_code
 
     def _note_end(self, is_too_long: bool) -> None:
         self._is_too_long = is_too_long
@@ -260,12 +258,15 @@ class _Lines:
             self._kept += data
 
 
-async def _end(child: ServerProcess, patience: float) -> None:
-    """Wait for a process whose stdin is closed, ask the group to end, then kill all that is left of it."""
+async def _end(child: ServerProcess, patience: float) -> bool:
+    """Wait for a process whose stdin is closed, ask the group to end, then kill all that is left of it; return whether
+    it ended unasked."""
     try:
-        if not await _within(patience, child.wait):
-            child.terminate()
-            await _within(min(patience, 1.0), child.wait)
+        if await _within(patience, child.wait):
+            return True
+        child.terminate()
+        await _within(min(patience, 1.0), child.wait)
+        return False
     finally:  # also when the waiting is cancelled
         await child.aclose()
 
