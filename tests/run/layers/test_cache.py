@@ -470,3 +470,28 @@ async def test_functions_of_another_exec_are_others() -> None:
         bob.add(who("bob"))
         said = [(await ex.run_tool("t:who")).value for ex in (ann, bob, ann, bob)]
     assert said == ["ann", "bob", "ann", "bob"]
+
+
+async def test_a_function_that_takes_the_place_of_another_answers_itself() -> None:
+    """A function that is added again under an equal ID and definition is called, also while its predecessor works."""
+    working, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool("t:read", read_only=True)
+    async def former() -> str:
+        working.set()
+        await may_end.wait()
+        return "former"
+
+    @tool("t:read", read_only=True)
+    async def latter() -> str:
+        return "latter"
+
+    async with Exec(gate=Gate(cache=Cache(ttl=60))) as ex:
+        ex.add(former)
+        first = asyncio.create_task(ex.run_tool("t:read"))
+        await working.wait()
+        ex.add(latter)
+        second = await ex.run_tool("t:read")
+        may_end.set()
+        values = [(await first).value, second.value, (await ex.run_tool("t:read")).value]
+    assert values == ["former", "latter", "latter"]
