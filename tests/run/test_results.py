@@ -172,8 +172,6 @@ def test_text_is_cut_at_ends_of_lines() -> None:
     assert TEXT.startswith(first.value)
     piece = store.read(handle, HERE, offset=3, limit=10)
     assert (piece.value, piece.count, piece.next) == (TEXT[3:13], 10, 13)
-    beyond = store.read(handle, HERE, offset=10**9)
-    assert (beyond.value, beyond.count, beyond.next) == ("", 0, None)
 
 
 def test_items_and_members_are_paged() -> None:
@@ -378,6 +376,34 @@ def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     handle = store.show(ROWS, HERE).handle
     with pytest.raises(InputValidationError, match="or more"):
         store.read(handle, HERE, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there"),
+    [
+        ({"path": "items", "offset": 3000}, "there are 3,000 items"),
+        ({"offset": 5}, "there are 2 members"),
+        ({"path": "items[0].id", "offset": 1}, "there is 1 value"),
+        ({"path": "items[0].name", "offset": 6}, "there are 6 characters"),
+        ({"path": "items[0]", "as_json": True, "offset": 10**9}, "characters"),
+        ({"grep": "page 2", "offset": 1}, "there is 1 match"),
+        ({"grep": "nowhere", "offset": 1}, "there are 0 matches"),
+    ],
+)
+def test_a_page_past_the_end_is_refused_with_how_much_there_is(asked: dict[str, Any], there: str) -> None:
+    """A page that would begin past the end is an error that counts what there is, and no empty page."""
+    store = ResultStore()
+    handle = store.show(ROWS, HERE).handle
+    with pytest.raises(InputValidationError, match=f"past the end: .*{there}"):
+        store.read(handle, HERE, **asked)
+
+
+def test_what_is_empty_has_one_empty_page() -> None:
+    """The first page of what has nothing in it is empty, and no error."""
+    store = ResultStore()
+    handle = store.show({"none": [], "rows": ROWS}, HERE).handle
+    assert store.read(handle, HERE, path="none").to_dict()["total"] == 0
+    assert store.read(handle, HERE, grep="nowhere").count == 0
 
 
 def test_grep_finds_lines_with_those_around() -> None:

@@ -66,6 +66,17 @@ READ_ARGUMENTS: Final[JSONObject] = {
 }
 """The JSON Schema of what a tool that reads kept results takes."""
 
+_Kind: TypeAlias = Literal["text", "array", "object", "value", "json", "matches"]
+_UNITS: Final[dict[_Kind, tuple[str, str]]] = {
+    "text": ("character", "characters"),
+    "json": ("character", "characters"),
+    "array": ("item", "items"),
+    "object": ("member", "members"),
+    "value": ("value", "values"),
+    "matches": ("match", "matches"),
+}
+"""What pages of each kind count: one, and several."""
+
 _Matcher: TypeAlias = Callable[[str], int]
 """Where in a text the match ends, roughly; -1 when there is none."""
 
@@ -80,7 +91,7 @@ class Page:
     this page that are too large for any page; in their place are a few words, and their path reads them.
     """
 
-    kind: Literal["text", "array", "object", "value", "json", "matches"]
+    kind: _Kind
     value: JSONValue
     offset: int = 0
     count: int = 1
@@ -103,7 +114,7 @@ def page_of(value: JSONValue, path: str, offset: int, limit: int | None, room: i
     """Return the page of *value* that begins at *offset*, has at most *limit* units and takes at most *room* bytes.
 
     *path* is where the value is in the whole. With *as_json* it is paged as JSON text, whatever it is. Raises
-    InputValidationError for a negative offset, or a limit below 1.
+    InputValidationError for an offset that is negative or past the end, or a limit below 1.
     """
     if offset < 0 or (limit is not None and limit < 1):
         name = "offset" if offset < 0 else "limit"
@@ -118,7 +129,7 @@ def page_of(value: JSONValue, path: str, offset: int, limit: int | None, room: i
         return _members(value, path, offset, limit, room)
     if size(value) > room:  # a number of thousands of digits
         return page_of(encode(value), path, offset, limit, room + _PAGE_NAMES)
-    return Page(kind="value", value=value)
+    return _page("value", value, offset, 1, 1)
 
 
 def find_places(value: JSONValue, path: str, wanted: str, offset: int, limit: int | None, room: int) -> Page:
@@ -127,7 +138,7 @@ def find_places(value: JSONValue, path: str, wanted: str, offset: int, limit: in
 
     Upper and lower case are the same; `/pattern/` is a regular expression (without look-around and back references),
     `/pattern/i` one for both cases. *offset* and *limit* count matches. Raises InputValidationError for a pattern that
-    does not parse or has over 500 characters.
+    does not parse or has over 500 characters, and for an offset past the last match.
     """
     if offset < 0 or (limit is not None and limit < 1):
         raise _not_valid("offset", "offset must be 0 or more, limit 1 or more")
@@ -157,7 +168,12 @@ def _not_valid(name: str, message: str) -> InputValidationError:
     return InputValidationError([Violation(path=f"/{name}", keyword="value", message=message)], op="read")
 
 
-def _page(kind: JSONValue, value: JSONValue, offset: int, count: int, total: int, cut: tuple[str, ...] = ()) -> Page:
+def _page(kind: _Kind, value: JSONValue, offset: int, count: int, total: int, cut: tuple[str, ...] = ()) -> Page:
+    """Return a page; raises InputValidationError for one that would begin past the end of the *total*."""
+    if offset and offset >= total:
+        one, many = _UNITS[kind]
+        there = f"there {'is' if total == 1 else 'are'} {total:,} {one if total == 1 else many}"
+        raise _not_valid("offset", f"offset {offset:,} is past the end: {there}, counted from 0")
     end = offset + count
     more = count > 0 and end < total
     return Page(kind=kind, value=value, offset=offset, count=count, total=total, next=end if more else None, cut=cut)

@@ -154,7 +154,7 @@ class ResultStore(ResultSettings):
         is found instead. With *as_json* the JSON text is paged: all pages together are exactly what was kept.
 
         Raises ResultNotFoundError for a handle that is unknown, expired or another caller's, and InputValidationError
-        for a path, pattern or number that makes no sense.
+        for a path, pattern or number that makes no sense, and an offset past the end.
         """
         kept = self._find(handle, origin)
         if kept is None:
