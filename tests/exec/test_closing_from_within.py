@@ -12,7 +12,7 @@ import pytest
 from tests.exec.test_closing import PATIENCE
 
 from toolexec import Exec, tool
-from toolexec.errors import ClosedError
+from toolexec.errors import ClosedError, ConfigurationError
 from toolexec.run.undo import UNDO
 
 STEPS = [{"tool_id": "t:first"}, {"tool_id": "t:close"}, {"tool_id": "t:last"}]
@@ -139,10 +139,18 @@ async def test_a_run_whose_last_call_closes(run: str, more: dict[str, Any], tmp_
         assert after.done == []
 
 
-async def test_a_single_call_ends_by_itself(tmp_path: Path) -> None:
-    """A call alone is not a run: its closing ends within it."""
-    scene = Scene(tmp_path / "runs.db")
-    assert (await asyncio.wait_for(scene.ex.run_tool("t:close"), PATIENCE)).value == "closed"
+async def test_a_single_call_ends_by_itself() -> None:
+    """A call alone is not a run: its closing ends within it, and it makes no other call after that."""
+    ex = Exec()
+
+    async def close() -> str:
+        await ex.aclose()
+        with pytest.raises(ConfigurationError, match="this Exec is closed"):
+            await ex.run_tool("t:close")
+        return "closed"
+
+    ex.add(tool("t:close")(close))
+    assert (await asyncio.wait_for(ex.run_tool("t:close"), PATIENCE)).value == "closed"
 
 
 @pytest.mark.parametrize("run", [RUNS["chain"], RUNS["workflow"]], ids=["chain", "workflow"])

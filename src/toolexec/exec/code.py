@@ -132,7 +132,6 @@ class CodeRuns:
         self._runtime: Runtime | None = None
         self._executor: Executor | None = None
         self._home = home
-        self._closed = False
 
     def enter(self) -> None:
         """Raises ConfigurationError where code cannot run: on another event loop than before, in a forked child."""
@@ -149,7 +148,7 @@ class CodeRuns:
         closed."""
         if not self._options.enable_code_execution:
             raise ConfigurationError("code execution is switched off; enable it with Exec(enable_code_execution=True)")
-        self._check_open()
+        self._sources.check_open()
         if self._runtime is None:
             backends = self._options.runtime_backends
             if backends is None or isinstance(backends, SandboxSettings):
@@ -168,10 +167,6 @@ class CodeRuns:
         """What records a share of the runs; None where none are."""
         return self._recordings()
 
-    def _check_open(self) -> None:
-        if self._closed or self._sources.closed:
-            raise ConfigurationError("this Exec is closed; make a new one")
-
     def run(
         self, request: ExecuteRequest, *, asks: bool = True, counts: bool = True
     ) -> AbstractAsyncContextManager[CodeRun]:
@@ -180,7 +175,7 @@ class CodeRuns:
         runtime."""
         self.enter()
         if self.language(request) == "workflow":
-            self._check_open()
+            self._sources.check_open()
         else:
             _ = self.runtime
         executor = self.executor
@@ -385,7 +380,6 @@ class CodeRuns:
 
     async def aclose(self) -> None:
         """Stop all code and close the sandboxes."""
-        self._closed = True
         if self._runtime is not None:
             await self._runtime.aclose()
 

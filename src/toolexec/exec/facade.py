@@ -180,6 +180,8 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         A tool may close the Exec whose run has called it: its call ends as it would have, its run is stopped after it,
         and what that needs is closed with it. In a child that was forked while this Exec was in use it does nothing,
         for all of it is the parent's. Raises ConfigurationError on another event loop than the one that runs its code.
+
+        Whatever is run, searched or started afterwards raises ConfigurationError, which says that the Exec is closed.
         """
         await self._parts.aclose()
 

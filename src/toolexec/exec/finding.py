@@ -81,7 +81,7 @@ class Finder:
 
     async def describe(self, tool_id: str, level: DetailLevel) -> ToolDoc:
         """Return a tool's documentation; see `Exec.get_tool_doc`."""
-        if self._sources.pending and self._scope.index.find(tool_id) is None:
+        if self._sources.pending and (self._sources.closed or self._scope.index.find(tool_id) is None):
             await self._sources.start()
         index, docs = self._scope.visible()
         doc = docs.describe(tool_id, level)

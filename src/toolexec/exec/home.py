@@ -9,6 +9,11 @@ from toolexec.model.forks import forks
 from toolexec.run.large import ON_LOOP
 
 
+def closed_error() -> ConfigurationError:
+    """Return the error of all that is asked of an Exec after it was closed."""
+    return ConfigurationError("this Exec is closed; make a new one")
+
+
 class Home:
     """The event loop and the process of the first use of what is bound to them: connections, sandboxes, processes.
 

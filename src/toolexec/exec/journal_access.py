@@ -13,6 +13,7 @@ from toolexec.durable.journals import DATABASES, is_journal_kind, make_journal
 from toolexec.durable.queues import Queue, QueueStore
 from toolexec.durable.recorder import RecordingStore, recording_store
 from toolexec.errors import ConfigurationError
+from toolexec.exec.home import closed_error
 from toolexec.exec.stores import JournalQueues, JournalStore
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ class JournalAccess:
 
     @property
     def _given(self) -> Journal | DurableEngine | str | Path | None:
-        """What the options name, made where that is a kind of journal."""
+        """What the options name, made where that is a kind of journal. Raises ConfigurationError once it is closed."""
+        if self._is_closed:
+            raise closed_error()
         given = self._options.journal
         if isinstance(given, str) and is_journal_kind(given):
             if self._made is None:
@@ -45,8 +48,6 @@ class JournalAccess:
         """The journal of the options. Raises ConfigurationError without one, and once the Exec is closed; JournalError
         for a file that cannot be used, and MissingExtraError for a kind whose package is absent."""
         if self._journal is None:
-            if self._is_closed:
-                raise ConfigurationError("this Exec is closed; make a new one")
             given = self._given
             if given is None:
                 raise ConfigurationError(

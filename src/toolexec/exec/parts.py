@@ -78,6 +78,7 @@ class Parts:
 
     def configure(self, options: Options) -> None:
         """Make what works by the *options*, before the first use of any of it."""
+        self.sources.check_open()
         if "durable" in self.__dict__:
             self.durable.close()
         for name in ("finder", "chains", "planner", "resources", "code", "durable", "recordings", "provider_calls"):
@@ -190,6 +191,7 @@ class Parts:
         """What runs chains and code that outlive this process."""
         from toolexec.exec.durable import DurableRuns
 
+        self.sources.check_open()
         return DurableRuns(self.options, self.scope, self.sources, self.calls.runner, lambda: self.code)
 
     @cached_property
@@ -246,6 +248,7 @@ class Parts:
                 await self._close_all()
 
     async def _close_all(self) -> None:
+        self.sources.close()
         try:
             if "code" in self.__dict__:
                 await self.code.aclose()

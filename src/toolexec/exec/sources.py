@@ -18,7 +18,7 @@ from toolexec.discovery.index import Index
 from toolexec.discovery.stored import StoredIndex
 from toolexec.errors import BackendError, BackendNotFoundError, ConfigurationError, InvalidSchemaError
 from toolexec.errors.hints import did_you_mean
-from toolexec.exec.home import Home
+from toolexec.exec.home import Home, closed_error
 from toolexec.exec.under_way import UnderWay
 from toolexec.model.json_value import JSONObject
 
@@ -79,7 +79,7 @@ class Sources:
         self._failed: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self.closed: bool = False
-        """Whether the Exec was closed."""
+        """Whether the Exec was closed: then all backends are `pending`, and no start is possible."""
         self.under_way: UnderWay = UnderWay()
         """The runs that use them, which end before they do."""
         self.pending: list[Backend] = []
@@ -192,19 +192,29 @@ class Sources:
     def missing(self) -> list[Backend]:
         """Backends that are not started yet, and of whose tools nothing is stored."""
         index = self._index
-        if not isinstance(index, StoredIndex):
+        if self.closed or not isinstance(index, StoredIndex):
             return self.pending
         return [backend for backend in self.pending if not index.has_stored(backend.name)]
 
     def is_needed(self, tool_id: str) -> bool:
         """Return whether the tool can be called only after a start: it is unknown, or stored, and its backend does not
-        start at its first call.
+        start at its first call. Once the Exec is closed, all are.
         """
         found = self._index.find(tool_id)
-        if found is None:
+        if found is None or self.closed:
             return True
         backend = next((backend for backend in self.pending if backend.name == found.binding.backend), None)
         return backend is not None and not isinstance(backend, LiveBackend)
+
+    def close(self) -> None:
+        """Have everything that needs a backend refused from now on."""
+        self.closed = True
+        self.pending = [*self._backends.list()]
+
+    def check_open(self) -> None:
+        """Raise ConfigurationError once the Exec is closed."""
+        if self.closed:
+            raise closed_error()
 
     async def start(self, backends: Sequence[Backend] | None = None) -> None:
         """Start what is pending (of *backends*, if given), all at the same time, and wait at most the start timeout.
@@ -212,8 +222,7 @@ class Sources:
         One that is slow goes on starting, one that fails is unavailable with its reason; neither raises. Raises
         ConfigurationError after `aclose`, on another event loop, and in a child of the process that started some.
         """
-        if self.closed:
-            raise ConfigurationError("this Exec is closed; make a new one")
+        self.check_open()
         if not self.pending:
             self._home.check_process()
             return
@@ -265,8 +274,7 @@ class Sources:
 
     async def aclose(self) -> None:
         """Stop every backend, end every process; then raise an ExceptionGroup of what failed to stop, if anything."""
-        self.closed = True
-        self.pending = []
+        self.close()
         starting, self._starting = self._starting, {}
         stopping = asyncio.ensure_future(self._backends.stop_all())
         await asyncio.wait([stopping])

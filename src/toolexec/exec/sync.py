@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from toolexec.backend.failures import cancel_begun
 from toolexec.errors import ClosedError, ConfigurationError
+from toolexec.exec.home import closed_error
 from toolexec.model.forks import forks
 
 if TYPE_CHECKING:
@@ -411,7 +412,7 @@ class SyncExec:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._closed:
-            raise ConfigurationError("this Exec is closed; make a new one")
+            raise closed_error()
         if self._loop is None:
             self._forks = forks.count
             runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # without one it sets the loop of this thread
