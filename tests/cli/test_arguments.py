@@ -101,7 +101,8 @@ def test_a_schema_without_names_leaves_values_to_json() -> None:
         ("=1", "cannot read the argument"),
         (":=1", "cannot read the argument"),
         ("{", "the arguments: not JSON"),
-        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": NaN}', "the arguments: NaN is not JSON"),
+        ('{"a": 1, "a": 2}', "the arguments: the key 'a' is there twice"),
         ('{"a": ' + "[" * 100_000, "nested too deeply"),
         ("[1]", "arguments are a JSON object, not a list"),
         ("a:=", "the value of a: not JSON"),
@@ -170,6 +171,15 @@ def test_a_malformed_chain_is_refused(text: str, message: str) -> None:
     """The message names the step and the key."""
     with pytest.raises(InvalidChainError, match=message):
         read_chain("-", lambda: text)
+
+
+@pytest.mark.parametrize("name", ["c.json", "c.txt"])
+def test_a_chain_with_a_key_twice_is_refused(tmp_path: Path, name: str) -> None:
+    """Of a step that has a key twice none is taken, whether the file says that it is JSON or not."""
+    file = tmp_path / name
+    file.write_text('[{"tool": "a:b", "args": {"x": 1, "x": 2}}]')
+    with pytest.raises(ConfigurationError, match="the key 'x' is there twice"):
+        read_chain(str(file))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.depth import examples
 from tests.workflow.running import run
 from tests.workflow.trees import workflows
 
+from toolexec.errors import WorkflowSyntaxError
 from toolexec.workflow import nodes as n
 from toolexec.workflow.checker import check
 from toolexec.workflow.formatter import format_tree
@@ -239,3 +240,12 @@ def test_the_deepest_tree() -> None:
     source = "".join(f"y{depth} := collect z{depth} in [1] {{\n" for depth in range(MAX_BLOCKS))
     source += "[" * (MAX_DEPTH - 1) + "{}" + "]" * (MAX_DEPTH - 1) + "\n}" * MAX_BLOCKS
     assert [each for each in check(parse(source)) if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    "source", ["{a: 1, a: 2}", '{a: 1, "a": 2}', "{a, a: 2}", "{a: 1, ...b, a: 2}", "{c: {a: 1, a: 2}}"]
+)
+def test_an_object_has_each_key_once(source: str) -> None:
+    """A key that is written twice in an object is a mistake, and not the last of its values."""
+    with pytest.raises(WorkflowSyntaxError, match="the key 'a' is there twice"):
+        parse(source)

@@ -57,6 +57,11 @@ def _interpolations(inner: st.SearchStrategy[n.Expression]) -> st.SearchStrategy
     return st.builds(join, st.lists(piece, min_size=1, max_size=3), st.one_of(st.just(""), strings))
 
 
+def _key(entry: n.Entry | n.Spread) -> object:
+    """Return what an object has once."""
+    return entry.key if isinstance(entry, n.Entry) else id(entry)
+
+
 def _compound(inner: st.SearchStrategy[n.Expression]) -> st.SearchStrategy[n.Expression]:
     optional = st.none() | inner
     spread = st.builds(n.Spread, inner)
@@ -70,7 +75,7 @@ def _compound(inner: st.SearchStrategy[n.Expression]) -> st.SearchStrategy[n.Exp
         st.builds(n.Binary, st.sampled_from(OPERATORS), inner, inner),
         st.builds(n.Conditional, inner, inner, inner),
         st.lists(inner | spread, max_size=4).map(lambda items: n.ListLiteral(tuple(items))),
-        st.lists(entry | spread, max_size=4).map(lambda entries: n.ObjectLiteral(tuple(entries))),
+        st.lists(entry | spread, max_size=4, unique_by=_key).map(lambda entries: n.ObjectLiteral(tuple(entries))),
         st.builds(n.Call, names, st.lists(inner, max_size=3).map(tuple)),
         st.builds(n.ToolRun, inner, optional, optional),
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolexec.cli.schema_text import accepted_types, follow
 from toolexec.cli.text_files import read_file, read_stdin, read_text
 from toolexec.errors import ConfigurationError, InvalidChainError
+from toolexec.model.json_document import read_document
 from toolexec.model.json_value import JSONDict, JSONValue
 
 if TYPE_CHECKING:
@@ -77,15 +78,13 @@ def _json_or_text(text: str) -> JSONValue:
 
 def _strict(text: str, what: str) -> JSONValue:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return read_document(text)
     except RecursionError:
         raise ConfigurationError(f"{what}: nested too deeply") from None
-    except ValueError as error:
+    except JSONDecodeError as error:
         raise ConfigurationError(f"{what}: not JSON: {error}") from error
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
+    except ValueError as error:
+        raise ConfigurationError(f"{what}: {error}") from error
 
 
 def _object(text: str, what: str) -> JSONDict:

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolexec.cli.arguments import read_json
 from toolexec.cli.exit_codes import FAILED, OK, WAITING, code_of_run
-from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.cli.session import Session
@@ -36,9 +36,9 @@ async def fork(session: Session, wanted: ForkWanted) -> int:
 
     given: dict[str, Any] = {}
     if wanted.answer is not None:
-        given["answer"] = _read_json(wanted.answer)
+        given["answer"] = read_json(wanted.answer)
     if wanted.error is not None:
-        given["error"] = _read_json(wanted.error)
+        given["error"] = read_json(wanted.error)
     if wanted.source is not None:
         from toolexec.cli.text_files import read_text
 
@@ -95,12 +95,3 @@ def _side(side: CallSide | None) -> str:
     came = side.error.message if side.error is not None else json.dumps(side.value) if side.state == "done" else "open"
     took = f" {side.seconds * 1000:.1f} ms" if side.seconds is not None else ""
     return f"{side.number} {side.tool} → {visible_line(came, _SHORT)}{took}"
-
-
-def _read_json(name: str) -> Any:
-    from toolexec.cli.text_files import read_text
-
-    try:
-        return json.loads(read_text(name))
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is not JSON: {error}") from error

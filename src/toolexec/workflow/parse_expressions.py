@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from toolexec.model.json_document import twice
 from toolexec.workflow import nodes as n
 from toolexec.workflow.habits import INSTEAD_OF_NAMES
 from toolexec.workflow.mistakes import MistakeError, wrong_call
@@ -379,8 +380,13 @@ class Expressions:
         or "..." expression"""
         height = self._enter(opening)
         entries: list[n.Entry | n.Spread] = []
+        keys: set[str] = set()
         while self._has_next(len(entries), _ENTRIES, "COMMA", "RBRACE"):
             key = self._take(*_ENTRIES)
+            if key.type != "SPREAD":
+                if (name := str(key.value)) in keys:
+                    raise problem(key, twice(name), "keep one of them: an object has each key once")
+                keys.add(name)
             if key.type == "NAME" and self._tokens[self._at].type != "COLON":
                 entries.append(n.Entry(str(key.value), self._name(key), at=span(key, key)))
                 self._more = _COLON

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolexec.backend.providers.files import read_definition_file
 from toolexec.backend.providers.kinds import source_of
 from toolexec.errors import ConfigurationError
 
@@ -47,3 +48,26 @@ async def test_settings_have_precedence_over_a_file(kind: str, tmp_path: Path) -
         ("file:two", True),
         ("file:three", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where"),
+    [
+        ("tools.json", '{"tools": {"t": {}, "t": {}}}', "the key 't' is there twice"),
+        ("tools.yaml", "tools:\n  t: {}\n  t: {}\n", "the key 't' is there twice, in line 3"),
+        ("tools.yaml", "- {a: 1}\n- [{b: 1, 'b': 2}]\n", "the key 'b' is there twice, in line 2"),
+    ],
+)
+def test_a_file_with_a_key_twice_is_refused(name: str, text: str, where: str, tmp_path: Path) -> None:
+    """A definition that is there twice is refused, and none of the two is taken."""
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=f"^here: .*{where}"):
+        read_definition_file(file, "here")
+
+
+def test_a_merge_of_yaml_may_be_written_over(tmp_path: Path) -> None:
+    """A key beside `<<` takes the place of the merged one, and an alias may be used several times."""
+    file = tmp_path / "tools.yaml"
+    file.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: [*a, *a]\n")
+    assert read_definition_file(file, "here")["b"] == {"x": 3, "y": 2}

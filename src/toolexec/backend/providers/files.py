@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from toolexec.errors import ConfigurationError
 from toolexec.errors.extras import extra_needed
+from toolexec.model.json_document import read_document, twice
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 from toolexec.model.settings import check_settings
 
@@ -43,13 +43,33 @@ def _parsed(text: str, suffix: str) -> JSONValue:
     if suffix == ".toml":
         return tomllib.loads(text)
     if suffix == ".json":
-        return json.loads(text)
+        return read_document(text)
     with extra_needed("serve", "a definition in YAML"):
         import yaml
     try:
+        _check_keys(yaml.compose(text, yaml.SafeLoader))
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _check_keys(node: Any) -> None:
+    """Raise ValueError for a mapping of YAML that has a key twice, of which the loader would take the last."""
+    nodes, seen = [node], set[int]()
+    while nodes:
+        node = nodes.pop()
+        if node is None or id(node) in seen or isinstance(node.value, str):
+            continue
+        seen.add(id(node))  # one with an alias is there several times
+        if node.id == "sequence":
+            nodes += node.value
+            continue
+        keys = set[tuple[str, str]]()
+        for key, value in node.value:
+            nodes.append(value)
+            if isinstance(key.value, str) and (key.tag, key.value) in keys:
+                raise ValueError(f"{twice(key.value)}, in line {key.start_mark.line + 1}")
+            keys.add((key.tag, str(key.value)))
 
 
 def check_provider(where: str, settings_type: type, settings: JSONObject) -> None:
