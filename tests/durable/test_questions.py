@@ -23,16 +23,20 @@ APPROVAL = "?approve.1"
 
 class LateJournal(SQLiteJournal):
     """A journal that is written to in threads. A write of the step *late* takes until the run is suspended, or for
-    longer than one that only waits is kept; that of the step *fails* fails."""
+    longer than one that only waits is kept; that of the end of the step *fails* fails, and of the beginning of the step
+    *unbegun*."""
 
     def __init__(self, path: Path, late: str = "", fails: str = "") -> None:
         super().__init__(path, sync="each")
         self.late = late
         self.fails = fails
+        self.unbegun = ""
         self.suspends = threading.Event()
 
     def begin(self, run_id: str, owner: str, call: CallRecord, delivered: Sequence[Sequence[str]] = ()) -> None:
-        """Begin a call, late if it is that one."""
+        """Begin a call, late if it is that one, or not at all."""
+        if call.step == self.unbegun:
+            raise JournalError("the disk is full")
         self._linger(call.step)
         super().begin(run_id, owner, call, delivered)
 
@@ -71,10 +75,11 @@ class Work:
         self.count += 1
         return self.count
 
-    async def names(self, *, ask: bool = False, late: str = "", fails: str = "") -> list[str]:
+    async def names(self, *, ask: bool = False, late: str = "", fails: str = "", unbegun: str = "") -> list[str]:
         """Go on with the run in a process of its own; return what it waits for then, or [] when it has ended."""
         policy = Policy([Rule("ask", tools="t:work")] if ask else [])
         with LateJournal(self.path, late, fails) as journal:
+            journal.unbegun = unbegun
             gate = Gate(policy=policy, approval=Approval(policy.decide))
             async with Exec(journal=journal, gate=gate, linger=0.03) as ex:
                 ex.add(self.work, "t:work")
@@ -146,6 +151,17 @@ async def test_a_call_that_is_not_done_is_asked_about_again_after_a_death(work: 
         await work.names(fails=question.removeprefix("settle:"))
     assert work.count == 1
     assert await work.names() == ["other", question]
+
+
+async def test_a_call_that_is_not_done_and_not_begun_again_is_not_asked_about_again(work: Work) -> None:
+    """A process that dies between the decision and the call has made no other attempt: the next one makes it."""
+    question = await unsettled(work)
+    await work.signal(question, False)
+    with pytest.raises(JournalError):
+        await work.names(unbegun=question.removeprefix("settle:"))
+    assert work.count == 0
+    assert await work.names() == ["other"]
+    assert (*await work.state(), work.count) == ("done", 1, 1)
 
 
 async def test_a_run_is_not_suspended_without_its_question(work: Work) -> None:

@@ -1,7 +1,8 @@
 """Questions about a call that a run may wait for: whether it may be made, and whether it has done its work.
 
 Each is recorded as a step of its own, `STEP?approve.1` or `STEP?settle.1`, so that an answer counts once, and is there
-in every replay. While an approval is open its call has certainly not begun.
+in every replay. It has the attempt at the call that it is about: another attempt is another question. While an approval
+is open its call has certainly not begun.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ class Decisions:
         made again."""
         last = self._last(record, _SETTLE)
         if last is not None and is_over(last):
-            _, result = read_decision(call.tool_id, (last.outcome or {}).get("value"))
-            if result is not None:  # its process died before it wrote down what that makes of the call
+            makes_sense, result = read_decision(call.tool_id, (last.outcome or {}).get("value"))
+            # Its process died before it wrote down what that makes of the call, or before the call began again.
+            if result is not None or (makes_sense and last.sent == _attempt(record)):
                 return result
         asked = await self._ask(record, _SETTLE)
         while True:
@@ -109,6 +111,7 @@ class Decisions:
             tool=f"run:{kind}",
             definition="",
             args=call.args,
+            sent=_attempt(call),
             began=self._log.clock(),
         )
         await self._log.write(self._log.begin, record)
@@ -116,6 +119,11 @@ class Decisions:
 
     async def _close(self, asked: CallRecord, answer: JSONValue) -> None:
         await self._log.write(self._log.end, asked, "done", _outcome(asked, answer))
+
+
+def _attempt(call: CallRecord) -> str:
+    """Return what identifies one attempt at a call: none began when another one did."""
+    return repr(call.began)
 
 
 def _answer_of(asked: CallRecord) -> ApprovalAnswer:

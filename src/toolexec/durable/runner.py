@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -300,6 +301,9 @@ class DurableRunner:
 
     def _record(self, entry: Registered | None, call: ToolCall, digest: str, before: CallRecord | None) -> CallRecord:
         sent = before.sent if before is not None and before.sent else f"{self._log.log.run_id}/{call.step}"
+        began = self._log.clock()
+        if before is not None:  # an attempt is known by when it began, whatever the clock says
+            began = max(began, math.nextafter(before.began, math.inf))
         return CallRecord(
             step=call.step,
             tool=call.tool_id,
@@ -307,7 +311,7 @@ class DurableRunner:
             args=digest,
             sent=sent,
             at=call.at,
-            began=self._log.clock(),
+            began=began,
         )
 
     def _keyed(self, call: ToolCall, record: CallRecord) -> ToolCall:
