@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolexec.backend.offering import OffersMore
 from toolexec.config.build import Built, backends, choose_tools, endpoint_settings
+from toolexec.config.callers import present_by
 from toolexec.config.changes import API_KEYS, Changes, changes_between
 from toolexec.config.loaded import LoadedConfig
 from toolexec.config.parts import auth_settings
@@ -81,6 +82,7 @@ class Reload:
         self._notify = notify
         self._endpoints = endpoints
         self._loaded = built.loaded
+        self._by_settings = present_by(built.loaded)
         gate.present = self._present
         self._turn = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
@@ -245,20 +247,25 @@ class Reload:
             await asyncio.wait(starting, timeout=ex.options.start_timeout)
 
     def _present(self, caller: Caller) -> Caller | None:
-        """Return the caller by the keys of this moment; see `LiveKeys.present`."""
-        if caller.endpoint:
-            return caller if self._endpoints is None else self._endpoints.present(caller)
-        return caller if self._keys is None else self._keys.present(caller)
+        """Return the caller by the keys of this moment; see `LiveKeys.present`. What is not served has the keys of the
+        settings."""
+        live = self._endpoints if caller.endpoint else self._keys
+        return self._by_settings(caller) if live is None else live.present(caller)
+
+    def _take(self, loaded: LoadedConfig) -> None:
+        """Let these settings be those that hold."""
+        self._loaded = loaded
+        self._by_settings = present_by(loaded)
 
     def _exchange(self, prepared: _Prepared) -> None:
         """Exchange everything at once; raises before the first step, or not at all."""
         ex, changes = self._built.ex, prepared.changes
         self._check_names(changes)
         if not changes:
-            self._loaded = prepared.loaded
+            self._take(prepared.loaded)
             return
         era = self._gate.exchange(prepared.gate)
-        self._loaded = prepared.loaded
+        self._take(prepared.loaded)
         if self._keys is not None and API_KEYS in changes.keys:
             gone = self._keys.replace(prepared.keys)
             if gone:

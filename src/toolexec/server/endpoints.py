@@ -101,9 +101,10 @@ class Endpoints:
             self._open(served)
 
     def present(self, caller: Caller) -> Caller | None:
-        """Do what `LiveKeys.present` does for a caller of one of the endpoints."""
+        """Do what `LiveKeys.present` does for a caller of one of the endpoints; None for one of another endpoint, as of
+        one that was closed."""
         served = self._served.get(caller.endpoint)
-        return caller if served is None else served.keys.present(caller)  # the rules refuse one of a closed endpoint
+        return None if served is None else served.keys.present(caller)
 
     def notify_changes(self) -> None:
         """Notify the clients of all endpoints that they may see other tools than before."""
