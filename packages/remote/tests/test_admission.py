@@ -106,6 +106,15 @@ async def test_beyond_its_part_of_the_cores_a_tenant_gives_way() -> None:
     assert not queue.gives_way("busy", 2)
 
 
+async def test_who_wastes_places_gives_way_from_the_first_one_on() -> None:
+    """A tenant whose runs are stopped again and again has what others leave, where there are others."""
+    queue = Admission(8, 10, lambda _: TenantQuota(), lambda: 0.0, wastes=lambda name: name == "busy")
+    queue.enter("busy")
+    assert not queue.gives_way("busy", 4)
+    queue.enter("quiet")
+    assert (queue.gives_way("busy", 4), queue.gives_way("quiet", 4)) == (True, False)
+
+
 async def test_a_weight_is_a_part_of_the_cores() -> None:
     """A tenant with three quarters of the weight has three of four cores before it gives way; each has one, at least."""
     now = [0.0]

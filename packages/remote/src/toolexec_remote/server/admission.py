@@ -62,6 +62,7 @@ class Admission:
 
     Belongs to one event loop; *clock* is that of `time.monotonic`. Where *is_shared* is false there is one tenant only.
     A tenant gets no place while *reads* says that it does not read its results; `fill` is to be called when it does.
+    *wastes* says of one whether its runs are stopped again and again.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Admission:
         clock: Callable[[], float],
         is_shared: Callable[[], bool] = lambda: True,
         reads: Callable[[str], bool] = lambda _: True,
+        wastes: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.max_running = max_running
         self.max_queued = max_queued
@@ -80,6 +82,7 @@ class Admission:
         self._quota_of = quota_of
         self._clock = clock
         self._reads = reads
+        self._wastes = wastes
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._usual = 1.0  # seconds of a run
         self._virtual = 0.0  # the `used` of the tenant that got the last place
@@ -139,7 +142,7 @@ class Admission:
 
     def gives_way(self, account: str, cores: int) -> bool:
         """Return whether a run that begins now leaves the *cores* to those of others: its tenant has its part of them
-        already, by its weight, and another one has runs here, or had some within a few seconds."""
+        already, by its weight, or wastes them, and another one has runs here, or had some within a few seconds."""
         now = self._clock()
         others = [
             tenant.quota.weight
@@ -148,7 +151,7 @@ class Admission:
         ]
         own = self._tenant(account)
         part = own.quota.weight / (own.quota.weight + sum(others))
-        return bool(others) and own.running > max(1.0, cores * part)
+        return bool(others) and (own.running > max(1.0, cores * part) or self._wastes(account))
 
     def holds_too_much(self) -> list[str]:
         """Return the tenants that have more places than their part of them, most first, where one that has less waits

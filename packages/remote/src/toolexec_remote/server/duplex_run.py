@@ -78,9 +78,10 @@ class DuplexRuns:
             waiting.add_done_callback(self._waiting.discard)
 
     async def _give_up(self, account: str, away: Sequence[DuplexRun], connection: Connection) -> None:
-        """Give up what has no caller any more, in turns of its tenant: who leaves many runs behind holds up no one."""
+        """Give up what has no caller any more, in turns of its tenant: who leaves many runs behind holds up no one. The
+        last one goes first: else the place of each that runs would be given to one that is given up next."""
         await asyncio.sleep(self.service.settings.reconnect)
-        for run in away:
+        for run in reversed(away):
             if run.is_away_since(connection):
                 await self.service.shares.reading.turn(account)
                 self.service.shares.reading.waste(account)

@@ -16,6 +16,7 @@ _SECONDS: Final = 0.001
 of the event loop for each message."""
 _TURNS: Final = 16
 """Over how many of its last turns, about, it is counted how many of them a tenant has wasted."""
+_FADES: Final = 1 - 1 / _TURNS
 _WASTEFUL: Final = 0.25
 """From what part of them on a tenant is wasteful."""
 _LATELY: Final = 0.1
@@ -52,7 +53,8 @@ class Rounds:
 
     A tenant is wasteful whose turns lead to nothing: what it asks for is refused, or not there, or it hangs up. Beside
     another one that is not, it has a small part of the loop, with rests between: else each step of the others would
-    wait for one of its messages.
+    wait for one of its messages. A turn that begins a run leads to what becomes of that, and counts when that is over:
+    else many that are begun at once would make up for those that were stopped before.
 
     *clock* is that of `time.monotonic`, *used* that of the processor time of this thread.
     """
@@ -78,7 +80,7 @@ class Rounds:
         if tenant is None:
             tenant = self._tenants[account] = _Tenant()
         now = tenant.seen = self._clock()
-        tenant.wasted -= tenant.wasted / _TURNS
+        tenant.wasted *= _FADES
         if not tenant.waiting and self._takes(tenant, now):
             return
         turn = asyncio.get_running_loop().create_future()
@@ -93,6 +95,23 @@ class Rounds:
         tenant = self._tenants.get(account)
         if tenant is not None:
             tenant.wasted += 1 / _TURNS
+
+    def put_off(self, account: str) -> None:
+        """Count the last turn of a tenant later, by `settle`: it is not known yet whether it leads to anything."""
+        tenant = self._tenants.get(account)
+        if tenant is not None:
+            tenant.wasted /= _FADES
+
+    def settle(self, account: str, *, is_wasted: bool) -> None:
+        """Count a turn that was put off."""
+        tenant = self._tenants.get(account)
+        if tenant is not None:
+            tenant.wasted = tenant.wasted * _FADES + is_wasted / _TURNS
+
+    def is_wasteful(self, account: str) -> bool:
+        """Return whether the last turns of a tenant have led to little."""
+        tenant = self._tenants.get(account)
+        return tenant is not None and tenant.wasted >= _WASTEFUL
 
     def _takes(self, tenant: _Tenant, now: float) -> bool:
         """Take a turn of this round, if there is one; return whether there was."""

@@ -75,6 +75,7 @@ class RunService:
             monotonic,
             lambda: self.shares.is_shared,
             self.shares.reads,
+            self.shares.reading.is_wasteful,
         )
         self.draining = False
         self.building = False  # a sandbox is being made, which a first run would have to wait for
@@ -117,6 +118,7 @@ class RunService:
         made = self._build_request(run, route)
         work = self._run_to_completion(run, ticket, made, open_session, traceparent)
         run.task = asyncio.create_task(work)
+        self.shares.reading.put_off(account)
         return run
 
     def _placed(self, account: str, size: int, session: OpenSession | None) -> Ticket | None:
@@ -307,6 +309,7 @@ class RunService:
         self.metrics.ended(outcome.kind, outcome.error, seconds)
         key = run.account, run.id
         self.shares.held.give(run.account, run.size)
+        self.shares.reading.settle(run.account, is_wasted=run.stopped_for is not None)
         if was_run:
             self._kept[key] = monotonic()
             self._kept_bytes += len(outcome.body)
