@@ -134,7 +134,7 @@ class RuntimeApp:
 
     async def capacity(self, request: web.Request) -> web.Response:
         """Say how much room there is, to those who have a key."""
-        key = self._verified(request, b"")
+        key = await self._signed(request)
         return web.json_response(await self._capacity.whole(key.account))
 
     async def metrics(self, request: web.Request) -> web.Response:
@@ -144,36 +144,34 @@ class RuntimeApp:
         if member is not None and _has_token(request, member.token):  # another process asks
             return web.Response(body=metrics.text(), headers=headers)
         if not _has_token(request, self._settings.metrics_token):
-            self._verified(request, b"")
+            await self._signed(request)
         body = metrics.text() if member is None else await metrics_of_all(member, metrics.text())
         return web.Response(body=body, headers=headers)
 
     async def show(self, request: web.Request) -> web.Response:
         """Say what became of a run, to its tenant: `state` alone while it is not over."""
-        key = self._verified(request, b"")
+        key = await self._signed(request)
         run_id = request.match_info["run"]
-        run = self._service.find(key.account, run_id)
-        record = self._service.recall(key.account, run_id)
-        if run is not None and run.outcome is None:
-            return web.json_response({"run": run_id, "state": run.state})
-        if run is not None and run.outcome is not None:
+        if (run := self._service.find(key.account, run_id)) is not None:
+            if run.outcome is None:
+                return web.json_response({"run": run_id, "state": run.state})
             return _json(run.outcome.body, run_id)
-        if record is None and self._member is not None:
+        if (record := self._service.recall(key.account, run_id)) is not None:
+            return _json(remembered(record).body, run_id)
+        if self._member is not None:
             self._member.check_home(run_id)
-        if record is None:
-            return web.json_response({"run": run_id, "state": "unknown"}, status=404)
-        return _json(remembered(record).body, run_id)
+        self._service.shares.reading.waste(key.account)
+        return web.json_response({"run": run_id, "state": "unknown"}, status=404)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """Open a duplex connection, for those who have a token; that they have its secret, too, they show in it."""
-        key = self._identified(request)
+        key = await self._asking(request)
         asked = request.headers.get("Sec-WebSocket-Protocol", "")
         if SUBPROTOCOL not in [each.strip() for each in asked.split(",")]:
             raise InvalidRequestError(
                 f"this server speaks {SUBPROTOCOL}, and the client {asked[:100] or 'nothing that it says'}; update "
                 "toolexec-remote on the side that is older"
             )
-        await self._turn(key.account)
         self._service.shares.reading.waste(key.account)
         settings = self._settings
         socket = web.WebSocketResponse(
@@ -188,28 +186,30 @@ class RuntimeApp:
         await self.hub.serve(socket, key, request.headers.get(CLIENT_HEADER, "")[:64], request.raw_path, door)
         return socket
 
-    def _identified(self, request: web.Request) -> SigningKey:
-        """Return the key whose token a request has; from now on the connection is one of its tenant."""
-        key = self.hub.ring.identify(Credentials.of(request.headers), time())
+    async def _asking(self, request: web.Request) -> SigningKey:
+        """Return the key whose token a request has, once its tenant has its turn; from now on the connection is one of
+        that."""
+        key, shares = self.hub.ring.identify(Credentials.of(request.headers), time()), self._service.shares
         if self.doors is not None:
             self.doors.admit(request.protocol, key.account)
+        if pause := shares.pause(key.account):
+            await asyncio.sleep(pause)
+        await shares.reading.turn(key.account)
         return key
 
-    async def _turn(self, account: str) -> None:
-        """Wait until the next request of a tenant may be served."""
-        shares = self._service.shares
-        if pause := shares.pause(account):
-            await asyncio.sleep(pause)
-        await shares.reading.turn(account)
+    async def _signed(self, request: web.Request) -> SigningKey:
+        """Return the key of a request without a body that was signed just now, for this process, in its turn."""
+        key = await self._asking(request)
+        self._check(request, key, b"")
+        return key
 
     # -- runs by POST -------------------------------------------------------------------------------------------------
 
     async def execute(self, request: web.Request) -> web.StreamResponse:
         """Run a program, or go on with one that is known by its ID."""
-        account = self._identified(request).account  # others need not send a body
-        await self._turn(account)
+        key = await self._asking(request)  # others need not send a body
         body = await self._body(request)
-        key = self._verified(request, body)
+        self._check(request, key, body)
         wanted = read_request(body)
         last_event = request.headers.get("Last-Event-ID", "")
         resumed, _, number = last_event.rpartition(":")
@@ -227,7 +227,7 @@ class RuntimeApp:
                 )
             run = run or self._submitted(request, key, run_id, body, wanted)
         except ToolExecError as error:
-            self._service.metrics.refused(error)
+            self._service.refuse(key.account, error)
             return self._refused(key, wanted.run, error, is_resumed=bool(last_event))
         if isinstance(run, RemoteRun) and isinstance(run.watcher, PostWatcher):
             with run.watcher.watched(self._settings.reconnect if given else 0.0):
@@ -289,10 +289,10 @@ class RuntimeApp:
         except TimeoutError:
             raise InvalidRequestError(f"the body did not arrive within {_BODY_SECONDS:g} s") from None
 
-    def _verified(self, request: web.Request, body: bytes) -> SigningKey:
-        """Return the key of a request that was signed just now, for this process."""
+    def _check(self, request: web.Request, key: SigningKey, body: bytes) -> None:
+        """Raise SandboxDeniedError and SandboxUnavailableError, unless a request was signed just now, for this
+        process."""
         headers, ours = request.headers, self._service.incarnation.id
-        key = self._identified(request)
         named = headers.get(INCARNATION_HEADER, "")
         if not named:
             raise SandboxDeniedError(_OLD, code="signature_invalid")
@@ -315,7 +315,6 @@ class RuntimeApp:
             time(),
             self._replays,
         )
-        return key
 
     def _known(self, key: SigningKey, run_id: str, body: bytes) -> RemoteRun | Outcome | None:
         """Return the run with this ID, or how it ended; raises InvalidRequestError when it had another body."""
@@ -358,7 +357,7 @@ class RuntimeApp:
         try:
             return await handler(request)
         except ToolExecError as error:
-            self._service.metrics.refused(error)
+            self._service.refuse(door.account if door is not None else "", error)
             return _refusal(error)
         finally:
             if door is not None:

@@ -158,7 +158,7 @@ class DuplexConnection:
         try:
             self._shared.ring.check(self.key, stamp, signature, target, theirs.encode(), time(), self._shared.replays)
         except SandboxDeniedError as error:
-            self._shared.service.metrics.refused(error)
+            self._shared.service.refuse(self.key.account, error)
             with contextlib.suppress(ConnectionError, RuntimeError):
                 await self._socket.send_bytes(encode_remote(RemoteMessage("denied", body=encode_error(error))))
                 await self._socket.close(code=1008, message=error.code.encode())
@@ -316,8 +316,7 @@ class DuplexConnection:
                     session=str(fields.get("session") or ""),
                 )
         except ToolExecError as error:
-            shared.service.metrics.refused(error)
-            shared.service.shares.reading.waste(account)
+            shared.service.refuse(account, error)
             duplex.done(Outcome.refused(error))
 
     def _verified(self, message: RemoteMessage) -> RemoteRequest:
@@ -350,7 +349,7 @@ class DuplexConnection:
                 self.key.account, duplex.link.run, request, duplex.route, duplex.end_session
             )
         except ToolExecError as error:
-            self._shared.service.metrics.refused(error)
+            self._shared.service.refuse(self.key.account, error)
             duplex.done(Outcome.refused(error))
         else:
             duplex.opened()

@@ -185,6 +185,11 @@ class RunService:
             return ""
         return self.incarnation.state(NEVER_STARTED, key_id, run_id)
 
+    def refuse(self, account: str, error: ToolExecError) -> None:
+        """Count what a tenant has asked for in vain."""
+        self.metrics.refused(error)
+        self.shares.reading.waste(account)
+
     def note_read(self, account: str, size: int) -> None:
         """Note that a tenant has read so many bytes of a result, or will not any more."""
         if size:
@@ -309,7 +314,7 @@ class RunService:
         self.metrics.ended(outcome.kind, outcome.error, seconds)
         key = run.account, run.id
         self.shares.held.give(run.account, run.size)
-        self.shares.reading.settle(run.account, is_wasted=run.stopped_for is not None)
+        self.shares.reading.settle(run.account, is_wasted=not was_run or run.stopped_for is not None)
         if was_run:
             self._kept[key] = monotonic()
             self._kept_bytes += len(outcome.body)
