@@ -53,24 +53,22 @@ async def test_each_signed_question_has_a_turn_of_its_tenant(endpoint: str, roun
     assert (status in (200, 404), rounds.asked) == (True, [OTHER.account])
 
 
-@pytest.mark.parametrize("what", ["body", "signature", "run"])
+@pytest.mark.parametrize("what", ["body", "signature"])
 async def test_what_is_refused_is_a_turn_for_nothing(endpoint: str, rounds: Watched, what: str) -> None:
     """A tenant whose requests are refused again and again is a wasteful one, over HTTP, too."""
     good = encode_request(ExecuteRequest(code="1"))
-    for number in range(20):
-        match what:
-            case "body":
-                status, _, _ = await signed_post(endpoint, b"{}", key=OTHER)
-            case "signature":
-                status, _, _ = await signed_post(endpoint, good, key=OTHER, incarnation="0" * 64)
-            case _:
-                status, _ = await signed_get(f"{endpoint}/runs/r{number}", endpoint, OTHER)
-        assert status in (400, 404, 421)
+    for _ in range(20):
+        if what == "body":
+            status, _, _ = await signed_post(endpoint, b"{}", key=OTHER)
+        else:
+            status, _, _ = await signed_post(endpoint, good, key=OTHER, incarnation="0" * 64)
+        assert status in (400, 421)
     assert rounds.is_wasteful(OTHER.account)
 
 
 async def test_what_is_run_is_a_turn_for_something(endpoint: str, rounds: Watched) -> None:
-    """A tenant whose programs run, and end, wastes nothing."""
-    for _ in range(20):
+    """A tenant whose programs run, and end, wastes nothing, though it asks before each whether it may."""
+    for number in range(20):
+        await signed_get(f"{endpoint}/runs/r{number}", endpoint, OTHER)
         await signed_post(endpoint, encode_request(ExecuteRequest(code="1")), key=OTHER)
     assert not rounds.is_wasteful(OTHER.account)

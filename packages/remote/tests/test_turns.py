@@ -194,6 +194,21 @@ async def test_who_wastes_its_turns_rests_beside_others(is_wasteful: bool) -> No
     assert took > 0.18 if is_wasteful else took < 0.09
 
 
+async def test_what_was_wasted_is_forgiven_after_some_seconds() -> None:
+    """A tenant that comes back later is like any other one."""
+    now = [0.0]
+    rounds = Rounds(lambda: True, lambda: now[0])
+    for _ in range(20):
+        await rounds.turn("bob")
+        rounds.waste("bob")
+        now[0] += 0.5
+    assert rounds.is_wasteful("bob")
+    now[0] += 6.0
+    assert not rounds.is_wasteful("bob")
+    await rounds.turn("bob")
+    assert not rounds.is_wasteful("bob")
+
+
 async def test_a_client_that_leaves_many_runs_behind_holds_up_no_one() -> None:
     """Runs are given up one after the other, and everything else has its turn between."""
     service: Any = SimpleNamespace(shares=shared(), settings=SimpleNamespace(reconnect=0.0), note_read=lambda *_: None)

@@ -160,7 +160,6 @@ class RuntimeApp:
             return _json(remembered(record).body, run_id)
         if self._member is not None:
             self._member.check_home(run_id)
-        self._service.shares.reading.waste(key.account)
         return web.json_response({"run": run_id, "state": "unknown"}, status=404)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:

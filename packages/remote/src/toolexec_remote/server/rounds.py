@@ -19,6 +19,8 @@ _TURNS: Final = 16
 _FADES: Final = 1 - 1 / _TURNS
 _WASTEFUL: Final = 0.25
 """From what part of them on a tenant is wasteful."""
+_FORGIVEN: Final = 5.0
+"""After how many seconds without a turn it does not count any more what a tenant has wasted."""
 _LATELY: Final = 0.1
 """For how many seconds a tenant that had a turn is not to be disturbed by these."""
 _REST: Final = 4.0
@@ -76,10 +78,10 @@ class Rounds:
 
     async def turn(self, account: str) -> None:
         """Wait until the next message of a tenant may be done."""
-        tenant = self._tenants.get(account)
-        if tenant is None:
+        now, tenant = self._clock(), self._tenants.get(account)
+        if tenant is None or self._has_left(tenant, now):
             tenant = self._tenants[account] = _Tenant()
-        now = tenant.seen = self._clock()
+        tenant.seen = now
         tenant.wasted *= _FADES
         if not tenant.waiting and self._takes(tenant, now):
             return
@@ -111,7 +113,10 @@ class Rounds:
     def is_wasteful(self, account: str) -> bool:
         """Return whether the last turns of a tenant have led to little."""
         tenant = self._tenants.get(account)
-        return tenant is not None and tenant.wasted >= _WASTEFUL
+        return tenant is not None and tenant.wasted >= _WASTEFUL and not self._has_left(tenant, self._clock())
+
+    def _has_left(self, tenant: _Tenant, now: float) -> bool:
+        return not tenant.waiting and now - tenant.seen > _FORGIVEN
 
     def _takes(self, tenant: _Tenant, now: float) -> bool:
         """Take a turn of this round, if there is one; return whether there was."""
@@ -145,11 +150,11 @@ class Rounds:
     def _disturbs(self, now: float) -> bool:
         """Return whether those that wait are wasteful, and another one is here that is not; forget those that left."""
         for account, tenant in [*self._tenants.items()]:
-            if not tenant.waiting and now - tenant.seen > _LATELY:
+            if self._has_left(tenant, now):
                 del self._tenants[account]
-        found = self._tenants.values()
-        return all(each.wasted >= _WASTEFUL for each in found if each.waiting) and any(
-            each.wasted < _WASTEFUL for each in found
+        here = [each for each in self._tenants.values() if each.waiting or now - each.seen <= _LATELY]
+        return all(each.wasted >= _WASTEFUL for each in here if each.waiting) and any(
+            each.wasted < _WASTEFUL for each in here
         )
 
     def _begin_rested(self) -> None:
