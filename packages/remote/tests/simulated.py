@@ -38,11 +38,12 @@ from toolexec_remote.server import relay as relay_module
 from toolexec_remote.server import runs as runs_module
 from toolexec_remote.server import sessions as sessions_module
 from toolexec_remote.server import shares as shares_module
-from toolexec_remote.server.app import PostWatcher, RuntimeApp
+from toolexec_remote.server.app import RuntimeApp
 from toolexec_remote.server.capacity import Capacity
 from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.metrics import RemoteMetrics
+from toolexec_remote.server.posted_run import PostWatcher
 from toolexec_remote.server.relay import Route
 from toolexec_remote.server.remote_run import RemoteRun
 from toolexec_remote.server.runs import RunService

@@ -190,6 +190,32 @@ async def test_who_hangs_up_stops_the_program(tmp_path: Path, programs: Programs
             programs.stopped.clear()
 
 
+async def test_who_hangs_up_before_the_program_starts_gives_it_up(tmp_path: Path, programs: Programs) -> None:
+    """At once, whatever time there is to come back: nothing was run, and the same request is a new one."""
+    async with runtime_server(tmp_path, programs.sandbox, reconnect=600.0, max_running=1) as endpoint:
+        first = asyncio.create_task(signed_post(endpoint, body("wait"), headers={"Idempotency-Key": "r1"}))
+        await until(lambda: programs.begun)
+        second = asyncio.create_task(signed_post(endpoint, body("wait"), headers={"Idempotency-Key": "r2"}))
+        await _state(endpoint, "r2", "queued")
+        second.cancel()
+        await _state(endpoint, "r2", "unknown")
+        again = asyncio.create_task(signed_post(endpoint, body("one"), headers={"Idempotency-Key": "r2"}))
+        await _state(endpoint, "r2", "queued")
+        programs.open.set()
+        assert [read_response((await task)[2]).value for task in (first, again)] == ["waited", 1]
+        assert programs.begun == ["wait"]
+
+
+async def _state(endpoint: str, run: str, wanted: str) -> None:
+    """Wait until a run is in this state."""
+
+    async def is_in_it() -> bool:
+        _, answer = await signed_get(f"{endpoint}/runs/{run}", endpoint)
+        return json.loads(answer)["state"] == wanted
+
+    await until(is_in_it)
+
+
 async def test_the_state_of_a_run_can_be_read(endpoint: str, programs: Programs) -> None:
     """By its tenant."""
     task = asyncio.create_task(signed_post(endpoint, body("wait"), headers={"Idempotency-Key": "r1"}))

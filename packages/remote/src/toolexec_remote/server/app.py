@@ -8,9 +8,8 @@ import json
 import re
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from time import time
-from typing import Final, Self
+from typing import Final
 
 from aiohttp import web
 
@@ -22,7 +21,7 @@ from toolexec.errors import (
     SandboxUnavailableError,
     ToolExecError,
 )
-from toolexec.remote import MAX_FRAME_BYTES, MAX_HEAD_BYTES, JSONObject, SigningKey, Stream
+from toolexec.remote import MAX_FRAME_BYTES, MAX_HEAD_BYTES, JSONObject, SigningKey
 from toolexec.sandbox import CodeResult
 from toolexec_remote.homes import new_run
 from toolexec_remote.incarnation import HERE, INCARNATION_HEADER
@@ -33,6 +32,7 @@ from toolexec_remote.server.duplex import DuplexHub
 from toolexec_remote.server.gateway import Gateways
 from toolexec_remote.server.member import Member
 from toolexec_remote.server.metrics_of_all import metrics_of_all
+from toolexec_remote.server.posted_run import EVENTS, PostWatcher, ending, send_events
 from toolexec_remote.server.relay import NoRoute
 from toolexec_remote.server.remote_run import Outcome, RemoteRun, remembered
 from toolexec_remote.server.runs import RunService
@@ -43,7 +43,6 @@ RUN_HEADER: Final = "X-Toolruntime-Run"
 ERROR_HEADER: Final = "X-Toolruntime-Error"
 CLIENT_HEADER: Final = "X-Toolruntime-Client"
 _BODY_SECONDS: Final = 60.0
-_COMMENT_SECONDS: Final = 15.0
 _OLD: Final = (
     f"this server speaks {SUBPROTOCOL}, and the request is not signed for one of its processes "
     f"({INCARNATION_HEADER} is missing), as an older version does not; update toolexec-remote on the other side"
@@ -229,11 +228,16 @@ class RuntimeApp:
             self._service.refuse(key.account, error)
             return self._refused(key, wanted.run, error, is_resumed=bool(last_event))
         if isinstance(run, RemoteRun) and isinstance(run.watcher, PostWatcher):
-            with run.watcher.watched(self._settings.reconnect if given else 0.0):
-                if _wants_events(request):
-                    proof = self._prover(key, wanted.run)
+            with run.watcher.watched(self._settings.reconnect if given else 0.0) as changed:
+                if _wants_events(request) and await run.watcher.begun(run, changed):
+                    response = web.StreamResponse(
+                        headers={"Content-Type": EVENTS, "Cache-Control": "no-store", RUN_HEADER: run.id}
+                    )
+                    await response.prepare(request)
                     after = int(number) if number.isdecimal() else 0
-                    return await _stream(request, run, run.watcher, after, proof, self._service.unread)
+                    prove = self._prover(key, wanted.run)
+                    await send_events(response, run, run.watcher, changed, after, prove, self._service.unread)
+                    return response
                 outcome = await run.ended()
         else:  # it is over, or came by a connection: there are no events of it
             outcome = run if isinstance(run, Outcome) else await run.ended()
@@ -248,9 +252,9 @@ class RuntimeApp:
             await sending.wait(account, size)
             try:
                 if _wants_events(request):
-                    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", RUN_HEADER: run_id})
+                    response = web.StreamResponse(headers={"Content-Type": EVENTS, RUN_HEADER: run_id})
                     await response.prepare(request)
-                    await response.write(_ending(outcome, f"{run_id}:1"))
+                    await response.write(ending(outcome, f"{run_id}:1"))
                     return response
                 answer = _json(outcome.body, run_id)
                 await answer.prepare(request)
@@ -363,117 +367,6 @@ class RuntimeApp:
                 door.asks -= 1
 
 
-class PostWatcher:
-    """Keeps what a run by POST printed, for those who read it as events, once or again."""
-
-    def __init__(self) -> None:
-        self.run: RemoteRun | None = None
-        self.events: list[tuple[Stream, str]] = []
-        self.is_started = False
-        self._loop = asyncio.get_running_loop()
-        self._changed: set[asyncio.Event] = set()
-        self._away: asyncio.TimerHandle | None = None
-
-    def ready(self, seconds: float) -> None:
-        """Implement `Watcher.ready`: the request itself is the confirmation."""
-
-    def started(self) -> None:
-        """Implement `Watcher.started`."""
-        self.is_started = True
-        self._notify()
-
-    def printed(self, stream: Stream, text: str) -> None:
-        """Implement `Watcher.printed`. From any thread."""
-        self.events.append((stream, text))
-        try:
-            self._loop.call_soon_threadsafe(self._notify)
-        except RuntimeError:  # the loop is closed: there is no listener left
-            return
-
-    def done(self, outcome: Outcome) -> None:
-        """Implement `Watcher.done`."""
-        self.run = None  # which knows this
-        self._notify()
-
-    def _notify(self) -> None:
-        for event in self._changed:
-            event.set()
-
-    def watched(self, patience: float) -> _Watching:
-        """Return a context that waits for the run; *patience* seconds after the last one it is stopped."""
-        return _Watching(self, patience)
-
-    def come(self, event: asyncio.Event) -> None:
-        """Have *event* set at every change."""
-        self._changed.add(event)
-        if self._away is not None:
-            self._away.cancel()
-            self._away = None
-
-    def go(self, event: asyncio.Event, patience: float) -> None:
-        """Undo `come`."""
-        self._changed.discard(event)
-        if not self._changed and self.run is not None and self.run.outcome is None:
-            self._away = self._loop.call_later(patience, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.run is not None:
-            self.run.stop(SandboxFailedError("the caller hung up, and did not come back in time"))
-
-
-class _Watching:
-    """A request that waits for a run."""
-
-    def __init__(self, watcher: PostWatcher, patience: float) -> None:
-        self._watcher = watcher
-        self._patience = patience
-        self.changed = asyncio.Event()
-
-    def __enter__(self) -> Self:
-        self._watcher.come(self.changed)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._watcher.go(self.changed, self._patience)
-
-
-async def _stream(
-    request: web.Request,
-    run: RemoteRun,
-    watcher: PostWatcher,
-    after: int,
-    prove: Callable[[], str],
-    unread: Callable[[str, int], AbstractContextManager[None]],
-) -> web.StreamResponse:
-    """Send what happens as events: each has the ID `<run>:<number>`, and those up to *after* are left out."""
-    with watcher.watched(0.0) as watching:
-        while not watcher.is_started and run.outcome is None:
-            watching.changed.clear()
-            await watching.changed.wait()
-        if run.outcome is not None and run.outcome.kind == "refused" and run.outcome.error is not None:
-            return _refusal(run.outcome.error, prove())
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", RUN_HEADER: run.id}
-        )
-        await response.prepare(request)
-        sent = after
-        while True:
-            watching.changed.clear()
-            while sent < len(watcher.events):
-                kind, text = watcher.events[sent]
-                sent += 1
-                await response.write(_event(kind, text, f"{run.id}:{sent}"))
-            if run.outcome is not None and sent >= len(watcher.events):
-                with unread(run.account, len(run.outcome.body)):
-                    await response.write(_ending(run.outcome, f"{run.id}:{sent + 1}", prove))
-                return response
-            try:
-                async with asyncio.timeout(_COMMENT_SECONDS):
-                    await watching.changed.wait()
-            except TimeoutError:
-                await response.write(b":\n\n")  # a proxy in between takes a silent connection for dead
-
-
 async def _close_after(_: web.Request, response: web.StreamResponse) -> None:
     """Have each request come by a connection of its own, where there are several processes for it to go to."""
     if not isinstance(response, web.WebSocketResponse):
@@ -488,25 +381,7 @@ def _has_token(request: web.Request, wanted: str) -> bool:
 
 
 def _wants_events(request: web.Request) -> bool:
-    return "text/event-stream" in request.headers.get("Accept", "")
-
-
-def _event(kind: str, text: str, name: str) -> bytes:
-    """Return an event. Its lines end where those of the stream end, at a carriage return, too; the result has the text
-    as it was."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    lines = "".join(f"data: {line}\n" for line in text.split("\n"))
-    return f"event: {kind}\nid: {name}\n{lines}\n".encode("utf-8", "replace")
-
-
-def _ending(outcome: Outcome, name: str, prove: Callable[[], str] = str) -> bytes:
-    """Return the last event: `result` with the result, or `error` with the whole response."""
-    whole = json.loads(outcome.body)
-    if outcome.kind == "refused":
-        return _event("error", json.dumps({**whole, "proof": prove()}, separators=(",", ":")), name)
-    if "error" in whole:
-        return _event("error", outcome.body.decode(), name)
-    return _event("result", json.dumps(whole["result"], separators=(",", ":")), name)
+    return EVENTS in request.headers.get("Accept", "")
 
 
 def _json(body: bytes, run_id: str) -> web.Response:
