@@ -40,7 +40,6 @@ class _Tenant:
     def __init__(self, quota: TenantQuota, now: float) -> None:
         self.quota = quota
         self.waiting: deque[Ticket] = deque()
-        self.running = 0
         self.used = 0.0  # seconds of places, for its weight
         self.left = -_LATELY  # when its last run has ended
         self._pace = Pace(quota.rate, now)
@@ -50,9 +49,9 @@ class _Tenant:
         """Return for how many seconds it must wait before its next run; a run that need not wait is counted."""
         return self._pace.pause(now)
 
-    def count(self, now: float) -> None:
-        """Count the time of its places up to now, whatever is done in them."""
-        self.used += (now - self._counted) * self.running / self.quota.weight
+    def count(self, running: int, now: float) -> None:
+        """Count the time of its places, which are *running*, up to now, whatever is done in them."""
+        self.used += (now - self._counted) * running / self.quota.weight
         self._counted = now
 
 
@@ -125,7 +124,7 @@ class Admission:
             waiting = len(tenant.waiting)
             raise _full("quota_exceeded", f"{account} has {waiting} runs waiting already", self._pause(waiting))
         self.pace(account)
-        if not tenant.running and not tenant.waiting:  # what it has not used meanwhile is not saved
+        if not self._is_here(account, tenant):  # what it has not used meanwhile is not saved
             tenant.used = max(tenant.used, self._virtual)
         ticket = Ticket(self, account)
         self._queued.take(account)
@@ -147,19 +146,20 @@ class Admission:
         others = [
             tenant.quota.weight
             for name, tenant in self._tenants.items()
-            if name != account and (tenant.running or tenant.waiting or now - tenant.left < _LATELY)
+            if name != account and (self._is_here(name, tenant) or now - tenant.left < _LATELY)
         ]
-        own = self._tenant(account)
-        part = own.quota.weight / (own.quota.weight + sum(others))
-        return bool(others) and (own.running > max(1.0, cores * part) or self._wastes(account))
+        own = self._tenant(account).quota.weight
+        most = max(1.0, cores * own / (own + sum(others)))
+        return bool(others) and (self._running.taken_by(account) > most or self._wastes(account))
 
     def holds_too_much(self) -> list[str]:
         """Return the tenants that have more places than their part of them, most first, where one that has less waits
         for a place: what they do not use of these should be taken back."""
-        active = {name: tenant for name, tenant in self._tenants.items() if tenant.running or tenant.waiting}
+        active = {name: tenant for name, tenant in self._tenants.items() if self._is_here(name, tenant)}
         weights = sum(tenant.quota.weight for tenant in active.values())
         over = {
-            name: tenant.running / tenant.quota.weight - self.max_running / weights for name, tenant in active.items()
+            name: self._running.taken_by(name) / tenant.quota.weight - self.max_running / weights
+            for name, tenant in active.items()
         }
         if not any(over[name] < 0 and self._may_run_but_for_room(name, tenant) for name, tenant in active.items()):
             return []
@@ -167,8 +167,11 @@ class Admission:
 
     def _may_run_but_for_room(self, name: str, tenant: _Tenant) -> bool:
         cap = tenant.quota.running
-        is_able = bool(tenant.waiting) and not 0 < cap <= tenant.running and self._reads(name)
+        is_able = bool(tenant.waiting) and not 0 < cap <= self._running.taken_by(name) and self._reads(name)
         return is_able and not self._running.may_take(name)
+
+    def _is_here(self, name: str, tenant: _Tenant) -> bool:
+        return bool(tenant.waiting or self._running.taken_by(name))
 
     def _tenant(self, account: str) -> _Tenant:
         tenant = self._tenants.get(account)
@@ -180,9 +183,8 @@ class Admission:
         """Take back what `enter` gave."""
         tenant = self._tenants[ticket.account]
         if ticket.turn.done() and not ticket.turn.cancelled():
-            tenant.count(self._clock())
+            tenant.count(self._running.taken_by(ticket.account), self._clock())
             self._running.give(ticket.account)
-            tenant.running -= 1
             tenant.left = self._clock()
             if seconds:
                 self._usual += _WEIGHT * (seconds - self._usual)
@@ -202,7 +204,6 @@ class Admission:
                 self._running.take(name)
                 self._virtual = max(self._virtual, tenant.used)
                 ticket.turn.set_result(None)
-                tenant.running += 1
         if self.changed is not None:
             self.changed()
 
@@ -211,8 +212,9 @@ class Admission:
         now = self._clock()
         found, least = "", math.inf
         for name, tenant in self._tenants.items():  # who got none for the longest time comes first
-            tenant.count(now)
-            used = tenant.used + self._usual * tenant.running / tenant.quota.weight
+            running = self._running.taken_by(name)
+            tenant.count(running, now)
+            used = tenant.used + self._usual * running / tenant.quota.weight
             if tenant.waiting and used < least and self._running.may_take(name) and self._reads(name):
                 found, least = name, used
         return found

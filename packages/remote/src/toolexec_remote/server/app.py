@@ -187,12 +187,10 @@ class RuntimeApp:
     async def _asking(self, request: web.Request) -> SigningKey:
         """Return the key whose token a request has, once its tenant has its turn; from now on the connection is one of
         that."""
-        key, shares = self.hub.ring.identify(Credentials.of(request.headers), time()), self._service.shares
+        key = self.hub.ring.identify(Credentials.of(request.headers), time())
         if self.doors is not None:
             self.doors.admit(request.protocol, key.account)
-        if pause := shares.pause(key.account):
-            await asyncio.sleep(pause)
-        await shares.reading.turn(key.account)
+        await self._service.shares.turn(key.account)
         return key
 
     async def _signed(self, request: web.Request) -> SigningKey:
@@ -247,10 +245,9 @@ class RuntimeApp:
 
     async def _answered(self, request: web.Request, outcome: Outcome, run_id: str, account: str) -> web.StreamResponse:
         """Send the response to a request whose run is over, when little else of its tenant is on its way."""
-        size, sending = len(outcome.body), self._service.shares.sending
+        size = len(outcome.body)
         with self._service.unread(account, size):
-            await sending.wait(account, size)
-            try:
+            async with self._service.shares.sending.taken(account, size):
                 if _wants_events(request):
                     response = web.StreamResponse(headers={"Content-Type": EVENTS, RUN_HEADER: run_id})
                     await response.prepare(request)
@@ -260,8 +257,6 @@ class RuntimeApp:
                 await answer.prepare(request)
                 await answer.write_eof()
                 return answer
-            finally:
-                sending.give(account, size)
 
     def _prover(self, key: SigningKey, run: str) -> Callable[[], str]:
         """Return what proves that a run never started; it proves nothing of a run whose ID is not in its body, as that

@@ -109,9 +109,7 @@ class DuplexConnection:
         async for message in self._socket:
             if self._door is not None and isinstance(message.data, bytes):
                 self._door.consumed(len(message.data))
-            if wait := shares.pause(self.key.account):
-                await asyncio.sleep(wait)
-            await shares.reading.turn(self.key.account)
+            await shares.turn(self.key.account)
             if self._is_closed:
                 return
             if message.type is WSMsgType.BINARY:
@@ -143,7 +141,7 @@ class DuplexConnection:
             return None
         if message.type is not WSMsgType.BINARY:
             return None
-        await self._shared.service.shares.reading.turn(self.key.account)
+        await self._shared.service.shares.turn(self.key.account)
         hello = decode_remote(message.data)
         fields = hello.fields
         theirs, stamp, signature = fields.get("nonce"), fields.get("timestamp"), fields.get("signature")
@@ -232,15 +230,12 @@ class DuplexConnection:
         if message.type == "result" and not message.body:
             body = await self._shared.service.journal.read_body(self.key.account, message.run)
             message = message._replace(body=body)
-        size, sending = len(message.body), self._shared.service.shares.sending
+        size = len(message.body)
         if size < _LARGE:
             await self._socket.send_bytes(encode_remote(message))
             return
-        await sending.wait(self.key.account, size)
-        try:
+        async with self._shared.service.shares.sending.taken(self.key.account, size):
             await self._socket.send_bytes(encode_remote(message))
-        finally:
-            sending.give(self.key.account, size)
 
     def _later(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

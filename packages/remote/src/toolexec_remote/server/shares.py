@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from time import monotonic
 from typing import Final
@@ -84,6 +85,15 @@ class Pool:
             finally:
                 self._waiting.discard(event)
         self._add(account, number)
+
+    @asynccontextmanager
+    async def taken(self, account: str, number: int) -> AsyncGenerator[None]:
+        """Have so much, as `wait` gives it, in the block."""
+        await self.wait(account, number)
+        try:
+            yield
+        finally:
+            self.give(account, number)
 
     def add(self, account: str, number: int) -> None:
         """Count what a tenant has, whether it may have it or not; `may_take` says so from then on."""
@@ -178,8 +188,14 @@ class Shares:
                 details={"retry_after": 1.0},
             )
 
+    async def turn(self, account: str) -> None:
+        """Wait until the next message of a tenant may be done."""
+        if pause := self.pause(account):
+            await asyncio.sleep(pause)
+        await self.reading.turn(account)
+
     def pause(self, account: str) -> float:
-        """Return for how long the next message of a tenant must wait to be read."""
+        """Return for how long the next message of a tenant must wait for its pace."""
         now = monotonic()
         pace = self._paces.get(account)
         if pace is None:
