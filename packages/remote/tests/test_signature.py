@@ -179,6 +179,15 @@ def test_the_cache_is_bounded_and_forgets_the_old() -> None:
     assert cache.claim("c", NOW + 30, NOW + 11)
 
 
+def test_one_tenant_leaves_room_in_the_cache_for_others() -> None:
+    """However many requests it sends, those of another one are taken."""
+    cache = ReplayCache(most=100)
+    assert sum(cache.claim(f"bob-{number}", NOW + 10, NOW, "bob") for number in range(200)) == 80
+    assert cache.claim("ann-1", NOW + 20, NOW, "ann")
+    assert not cache.claim("bob-200", NOW + 20, NOW, "bob")
+    assert cache.claim("bob-200", NOW + 30, NOW + 11, "bob")
+
+
 def test_keys_are_changed_without_a_pause() -> None:
     """Both keys count for a while; then the older one has expired."""
     old = SigningKey(id="2025", token="the-token-of-last-year!", tenant="ann", expires=NOW + 10)

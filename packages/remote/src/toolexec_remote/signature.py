@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,6 +48,7 @@ _PROTOCOL: Final = "toolexec.runtime.v2"
 _BILLION: Final = 1_000_000_000
 _TIMESTAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _MAX_TEXT: Final = 200
+_SHARE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +131,28 @@ def signed_headers(
 
 
 class ReplayCache:
-    """Remembers signatures until they are too old to be sent again. At most *most*; when there are more at the same
-    time, it refuses new ones rather than forget old ones."""
+    """Remembers signatures until they are too old to be sent again. At most *most*, and of a tenant four times as many
+    as there is room for; when there are more at the same time, it refuses new ones rather than forget old ones."""
 
     def __init__(self, most: int = 1_000_000) -> None:
         self._most = most
         self._seen: set[str] = set()
-        self._order: deque[tuple[float, str]] = deque()
+        self._order: deque[tuple[float, str, str]] = deque()
+        self._of: Counter[str] = Counter()
 
-    def claim(self, signature: str, until: float, now: float) -> bool:
-        """Return whether *signature*, which counts until the time *until*, is new; it is not from now on."""
+    def claim(self, signature: str, until: float, now: float, account: str = "") -> bool:
+        """Return whether *signature* of a tenant, which counts until the time *until*, is new; it is not from now
+        on."""
         while self._order and self._order[0][0] < now:
-            self._seen.discard(self._order.popleft()[1])
-        if signature in self._seen or len(self._seen) >= self._most:
+            _, old, owner = self._order.popleft()
+            self._seen.discard(old)
+            self._of[owner] -= 1
+        free = self._most - len(self._seen)
+        if signature in self._seen or not free or self._of[account] >= _SHARE * free:
             return False
         self._seen.add(signature)
-        self._order.append((until, signature))
+        self._of[account] += 1
+        self._order.append((until, signature, account))
         return True
 
 
@@ -222,7 +229,7 @@ class KeyRing:
                 f"{self.skew:g} s; set the clocks, or sign again",
                 skew=round(made - now, 3),
             )
-        if not cache.claim(signature, made + self.skew, now):
+        if not cache.claim(signature, made + self.skew, now, key.account):
             raise _denied("signature_replayed", "this very request was here before; sign each attempt again")
 
 
