@@ -378,7 +378,7 @@ class BM25Searcher:
         else:
             self._tools[slot] = tool
         self._slots[tool.id] = slot
-        self._sizes[_namespace_of(tool.id)] += 1
+        self._sizes[tool.namespace] += 1
         if self._ordered is not None:
             insort(self._ordered, tool.id)
 

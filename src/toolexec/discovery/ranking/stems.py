@@ -82,8 +82,10 @@ def _singular(word: str) -> str:
 def _without(word: str, endings: tuple[tuple[str, int], ...]) -> str:
     """Return the word without the first of these endings that it has, if enough is left for a word."""
     for ending, least in endings:
+        if not word.endswith(ending):
+            continue
         rest = word[: -len(ending)]
-        if word.endswith(ending) and len(rest) >= least and _VOWELS.intersection(rest):
+        if len(rest) >= least and _VOWELS.intersection(rest):
             odd = (ending == "ed" and rest[-1] == "e") or (ending == "ion" and rest[-1] not in "st")
             return word if odd else rest
     return word

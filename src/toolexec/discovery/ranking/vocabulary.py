@@ -68,7 +68,8 @@ class Vocabulary:
 
     def _know(self, key: str, sign: str) -> None:
         self.signs[key] = sign
-        self.families[root(key)] = self.families.get(root(key), "") + sign
+        family = root(key)
+        self.families[family] = self.families.get(family, "") + sign
 
     def stem_of(self, sign: str) -> str:
         """Return the stem with a sign."""
