@@ -502,24 +502,26 @@ PHRASES: Final[dict[str, str]] = {
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, tuple[tuple[str, bool], ...]]:
+def _table() -> dict[str, dict[str, bool]]:
     table: dict[str, dict[str, bool]] = {}
     for groups, same in ((_SAME, True), (_ALIKE, False)):
         for line in groups.split("\n"):
             group = [stem(word.replace("-", "")) for word in line.split()]
             for word in group:
-                for other in group:
-                    if other != word and (not same or group[0] in (word, other)):
-                        table.setdefault(word, {}).setdefault(other, same)
+                known = table.setdefault(word, {})
+                for other in group if not same or word == group[0] else group[:1]:
+                    if other != word:
+                        known.setdefault(other, same)
     for line in _EVERYDAY.split("\n"):
         word, *others = [stem(word) for word in line.split()] or [""]
         for other in others:
             if other != word:
                 table.setdefault(word, {}).setdefault(other, False)
-    return {word: tuple(others.items()) for word, others in table.items()}
+    return table
 
 
 def synonyms_of(word: str) -> tuple[tuple[str, bool], ...]:
     """Return the stems that mean what a stem means: each with True when it is the same word, written shorter or longer,
     and with False when it means much the same. Empty when none is known."""
-    return _table().get(word, ())
+    known = _table().get(word)
+    return tuple(known.items()) if known else ()
