@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from toolexec.backend.attempt import Attempt
 from toolexec.model.binding import Binding, BindingKind
-from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONDict, JSONObject
 from toolexec.model.tool import Tool
 
 if TYPE_CHECKING:
+    from toolexec.model.events import StreamEvent
     from toolexec.net.oauth.session import LoginStatus, OAuthSession
 
 
