@@ -234,9 +234,7 @@ class InMemoryIndex:
         known = self._entries.get(tool.id)
         differs = known is None or _where(known) != _where(entry) or known.tool != tool
         if not differs and change == "updated":
-            if binding.kind == "local":  # its function may be another one, of which nothing is known yet
-                self._entries[tool.id] = entry
-            return  # nothing that anyone could see has changed; what was found out about other entries still holds
+            return  # nothing that anyone could see has changed; what was found out about the entry still holds
         self._recent.note(tool.id)
         self._entries[tool.id] = entry
         if known is None:

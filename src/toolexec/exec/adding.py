@@ -114,7 +114,11 @@ class Adding:
             self._replace_stand_in(shown)
             self._discovery.register(shown, binding, None if doc is None else self.doc_of(shown, doc))
         if handler is not None:  # of one that is hidden, too: it may be shown later
+            is_another = self._local.has(tool.id)
             self._local.register(tool.id, handler)
+            if is_another and not is_hidden:  # what is known of the former function goes with it
+                self._discovery.index.unregister(shown.id, binding)
+                self._discovery.index.register(shown, binding)
         if self._transforms is not None:
             added = AddedTool(tool=tool, binding=binding, doc=doc, shown="" if is_hidden else shown.id)
             self.added[added.key] = added

@@ -42,7 +42,7 @@ async def test_closing_kills_a_stubborn_server_with_its_grandchildren(connect, t
 
 
 async def test_a_server_that_is_slow_to_end_is_waited_for():
-    """How it ended is part of the reason, although its output ended long before."""
+    """The reason has its exit code, although its output ended long before."""
     program = "import os, sys, time; os.close(1); time.sleep(1); sys.exit(3)"
     backend = MCPBackend(MCPServer(name="s", command=sys.executable, args=["-c", program], stop_timeout=60))
     await backend.start()
