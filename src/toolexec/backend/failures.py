@@ -32,11 +32,13 @@ def handler_failure(name: str, error: BaseException, *, generating: bool = True)
         error.outcome = fate.outcome
         return error
     alone = here.wait is not None  # in a thread without an event loop
-    if isinstance(error, GeneratorExit) and not alone and (generating or _task() is None):
-        raise error
-    if isinstance(error, asyncio.CancelledError):
-        if not alone and is_cancelled():
+    is_closing = isinstance(error, GeneratorExit) and (generating or _task() is None)
+    if not alone and (is_closing or (isinstance(error, asyncio.CancelledError) and is_cancelled())):
+        try:
             raise error
+        finally:
+            del error  # of which this frame is a part now: only a collection of garbage would free such a cycle
+    if isinstance(error, asyncio.CancelledError):
         wrapped = HandlerError(f"{name} was cancelled from inside: something that it waited for was cancelled")
     elif isinstance(error, SystemExit):
         wrapped = HandlerError(f"{name} tried to end the process (SystemExit {readable(error)[:_MOST_TEXT]})")
@@ -58,7 +60,10 @@ def backend_failure(name: str, error: BaseException, *, generating: bool = True)
     ExecutionError: what became of the call is as that says, and else unknown."""
     if isinstance(error, ExecutionError):
         return error
-    failure = handler_failure(name, error, generating=generating)
+    try:
+        failure = handler_failure(name, error, generating=generating)
+    finally:
+        del error  # as there
     failure.outcome = Outcome.UNKNOWN
     return failure
 
@@ -74,7 +79,10 @@ def located(error: E, *, tool_id: str, op: str, backend: str | None = None) -> E
 
 def contained(error: BaseException) -> Exception:
     """Return *error* as one that can be reported; raises it when it is a cancellation asked of the current task."""
-    return error if isinstance(error, Exception) else handler_failure("the call", error, generating=False)
+    try:
+        return error if isinstance(error, Exception) else handler_failure("the call", error, generating=False)
+    finally:
+        del error  # as in `handler_failure`
 
 
 def is_cancelled() -> bool:

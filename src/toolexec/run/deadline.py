@@ -288,6 +288,8 @@ class _Alarm:
         return self._scoped and self._task.cancelling() > self._cancelling + 1
 
     def off(self) -> bool:
-        """Return whether the alarm rang and nothing else has cancelled the task; no more ringing after this."""
+        """Return whether the alarm rang and nothing else has cancelled the task; the last that is asked of it."""
         self._timer.cancel()
-        return self.rang and self._task.uncancel() <= self._cancelling
+        task = self._task
+        del self._task  # whose error may lead back here: only a collection of garbage would free such a cycle
+        return self.rang and task.uncancel() <= self._cancelling

@@ -211,6 +211,7 @@ class SuspendedRun:
         if task is not None:
             task.cancel()
             await asyncio.wait([task], timeout=_STOP_SECONDS)
+            self.task = None  # whose error leads back here: only a collection of garbage would free such a cycle
 
 
 class SuspendedRuns:

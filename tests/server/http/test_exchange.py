@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -18,17 +20,18 @@ from toolexec.server.http.app import HttpApp, build_app
 
 from .conftest import JSON_HEADERS, MODERN
 
-META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+CAN: Any = "io.modelcontextprotocol/clientCapabilities"
+META = {"io.modelcontextprotocol/protocolVersion": MODERN, CAN: {}}
 
 
 class Exchange:
     """One request to the application, without a socket: what it is sent, and what it receives."""
 
-    def __init__(self, app: HttpApp, name: str, *, token: str = "", **headers: str) -> None:
+    def __init__(self, app: HttpApp, name: str, *, token: str = "", can: Any = None, **headers: str) -> None:
         self.app = app
         self.sent: list[dict[str, Any]] = []
         self.gone = asyncio.Event()
-        meta = META | ({"progressToken": token} if token else {})
+        meta = META | ({"progressToken": token} if token else {}) | ({CAN: can} if can else {})
         params = {"name": "run_tool", "arguments": {"tool_id": name}, "_meta": meta}
         self._parts = [json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()]
         said = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "run_tool", **JSON_HEADERS}
@@ -119,6 +122,36 @@ async def test_a_client_that_goes_away_ends_its_call() -> None:
         await running
         assert stopped.is_set()
         assert not any(b"result" in each.get("body", b"") for each in exchange.sent)
+
+
+@pytest.mark.parametrize("can", [{}, {"elicitation": {"form": {}}}], ids=["asked nothing", "asked"])
+async def test_a_call_that_was_stopped_leaves_no_garbage(can: dict[str, Any]) -> None:
+    """All of it is freed at once: a client that hangs up on many would have the loop held by collections."""
+    begun, kept = asyncio.Event(), list[weakref.ref[Exchange]]()
+
+    async def wait() -> None:
+        mark = Exchange(app, "it:wait")
+        kept.append(weakref.ref(mark))
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def hang_up() -> None:
+        begun.clear()
+        exchange = Exchange(app, "it:wait", can=can)
+        running = asyncio.create_task(exchange.run())
+        await begun.wait()
+        exchange.gone.set()
+        await running
+
+    async with serving(wait=wait) as app:
+        await hang_up()
+        gc.disable()
+        try:
+            await hang_up()
+            await asyncio.sleep(0)
+            assert kept[-1]() is None
+        finally:
+            gc.enable()
 
 
 async def test_what_a_call_says_goes_out_at_once() -> None:
