@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,20 @@ def test_what_survives_a_slow_collection(monkeypatch: pytest.MonkeyPatch, slow: 
         assert (gc.get_freeze_count() >= before + len(kept) // 2) is grows
 
 
+def test_collections_are_small_ones() -> None:
+    """Collect after fewer objects than a command does, which ends soon, and as before once no server is left."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, *before[1:])
+    try:
+        with short_collections():
+            with short_collections():
+                assert gc.get_threshold()[0] <= 1000
+            assert gc.get_threshold()[0] <= 1000
+        assert gc.get_threshold()[0] == 50_000
+    finally:
+        gc.set_threshold(*before)
+
+
 @pytest.mark.full
 def test_cycles_are_freed_once_twice_as_much_has_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a server that goes on for months from growing with what it dropped."""
@@ -80,7 +95,7 @@ def test_cycles_are_freed_once_twice_as_much_has_survived(monkeypatch: pytest.Mo
         del dropped
         gc.collect()
         assert Node.there == before + 1000
-        kept = [[] for _ in range(2 * gc.get_freeze_count() + 1)]  # type: ignore[var-annotated]
+        kept = [[] for _ in range(2 * sys.getallocatedblocks() + 1)]  # type: ignore[var-annotated]
         gc.collect()  # finds that there is twice as much
         gc.collect()
         assert Node.there == before

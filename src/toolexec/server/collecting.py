@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
 
 logger: logging.Logger = logging.getLogger(__name__)
-SLOW: Final = 0.03
+OBJECTS: Final = 1000
+"""After how many new objects garbage is collected: each two thousand of them take a millisecond, in which no thread
+runs. Commands that end soon have it done after many more."""
+SLOW: Final = 0.01
 """From how many seconds on a collection is too slow for the next one to look at the same objects."""
 
 
@@ -37,12 +41,15 @@ class _Collections:
         self._users = 0
         self._began = 0.0
         self._active = False
-        self._frozen = 0  # how many objects the first slow collection left
+        self._thresholds = gc.get_threshold()
+        self._left = 0  # how many blocks of memory the first slow collection left; to count objects takes too long
 
     def enter(self) -> None:
         self._users += 1
         if self._users == 1 and not gc.get_freeze_count():
             self._active = True
+            self._thresholds = gc.get_threshold()
+            gc.set_threshold(OBJECTS, *self._thresholds[1:])
             gc.collect(1)
             gc.freeze()
             gc.callbacks.append(self.look)
@@ -51,7 +58,8 @@ class _Collections:
         self._users -= 1
         if not self._users and self._active:
             self._active = False
-            self._frozen = 0
+            self._left = 0
+            gc.set_threshold(*self._thresholds)
             gc.callbacks.remove(self.look)
             gc.unfreeze()
 
@@ -61,12 +69,12 @@ class _Collections:
             self._began = perf_counter()
         elif info["generation"] == 2 and perf_counter() - self._began > SLOW:
             gc.freeze()
-            frozen = gc.get_freeze_count()
-            if self._frozen and frozen > 2 * self._frozen:
+            blocks = sys.getallocatedblocks()
+            if self._left and blocks > 2 * self._left:
                 gc.unfreeze()
-                self._frozen = 0
+                self._left = 0
             else:
-                self._frozen = self._frozen or frozen
+                self._left = self._left or blocks
 
 
 _shared: Final = _Collections()

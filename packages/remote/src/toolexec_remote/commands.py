@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 _SWITCH_SECONDS: Final = 0.0005
 """For how long a thread may keep the interpreter from the event loop: a tenth of Python's default, as a run changes
 between threads a dozen times, and those of other tenants may compute."""
-_COLLECTED: Final = 1000
-"""After how many new objects garbage is collected: it takes a millisecond for every two thousand of them, in which no
-thread runs. Commands that end soon have it done after many more."""
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Lend the sandboxes of this machine to others.")
 
 
@@ -215,15 +211,13 @@ def short_steps() -> Generator[None]:
     """Have the interpreter change between threads, and collect garbage, in steps that no other tenant notices."""
     from toolexec.remote import short_collections
 
-    seconds, objects = sys.getswitchinterval(), gc.get_threshold()
+    seconds = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.set_threshold(_COLLECTED)
     try:
         with short_collections():
             yield
     finally:
         sys.setswitchinterval(seconds)
-        gc.set_threshold(*objects)
 
 
 def _note(screen: Screen, text: str) -> None:
