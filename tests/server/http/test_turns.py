@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tests.waiting import until
 
@@ -134,4 +135,27 @@ async def test_one_that_is_given_up_as_it_gets_its_turn_hands_it_on() -> None:
     second.cancel()
     await asyncio.wait([second, third])
     assert begun == [3]
+    assert len(turns) == 0
+
+
+async def test_one_whose_client_hangs_up_waits_no_longer() -> None:
+    """It gets no turn, also where it would be the next, and those behind it take its place."""
+    turns, gone = Turns(1, FOREVER), asyncio.Event()
+    begun: list[tuple[int, bool]] = []
+
+    async def one(number: int, **settings: Any) -> None:
+        async with turns.taken("e", **settings) as is_here:
+            begun.append((number, is_here))
+
+    async with turns.taken("e") as is_here:
+        assert is_here
+        second = asyncio.create_task(one(2, gone=gone.wait))
+        third = asyncio.create_task(one(3, gone=asyncio.Event().wait))
+        await settled()
+        assert begun == []
+        gone.set()
+        await second
+        assert begun == [(2, False)]
+    await third
+    assert begun == [(2, False), (3, True)]
     assert len(turns) == 0

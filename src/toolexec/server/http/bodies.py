@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Literal, TypeAlias
 
 import anyio
@@ -69,8 +70,12 @@ class BodyLimits:
         elif len(body) > self._most:
             await self._too_long(send)
         else:
-            async with self._turns.taken(owner_of(scope), large=len(body) >= _AT_ONCE):
-                await self._answer(body, scope, receive, send)
+            large = len(body) >= _AT_ONCE
+            async with self._turns.taken(owner_of(scope), large=large, gone=partial(_gone, receive)) as is_here:
+                if is_here:
+                    await self._answer(body, scope, receive, send)
+                else:
+                    self._tell("disconnected")
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if refusal := await self._refusal_of(body):
@@ -132,6 +137,11 @@ def refusal_of(body: bytes, depth: int, values: int) -> Refusal | None:
         if seen > values:
             return "json_values"
     return None
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

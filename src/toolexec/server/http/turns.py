@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+Gone: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
+"""Waits until the client of a request has gone."""
 
 _EACH: Final = 4
 """How many turns a caller has."""
@@ -39,15 +42,19 @@ class Turns:
         return len(self._shares)
 
     @asynccontextmanager
-    async def taken(self, owner: str, *, large: bool = False) -> AsyncGenerator[None, None]:
-        """Wait for a turn of *owner*, and have it in the block, or for as long as a turn lasts."""
+    async def taken(self, owner: str, *, large: bool = False, gone: Gone | None = None) -> AsyncGenerator[bool, None]:
+        """Wait for a turn of *owner*, and have it in the block, or for as long as a turn lasts. Gives False, and no
+        turn, where *gone* comes to an end before: those who hang up and ask again would wait for themselves, and take
+        memory with each request."""
         share = self._shares.setdefault(owner, _Share(self._each))
         weight = self._each if large else 1
         try:
-            await share.take(weight)
+            if not await share.take(weight, gone):
+                yield False
+                return
             turn = _Turn(self, owner, share, weight, _MOST if large else self._seconds)
             try:
-                yield
+                yield True
             finally:
                 turn.end()
         finally:
@@ -71,22 +78,27 @@ class _Share:
     def is_unused(self) -> bool:
         return self._free == self._turns and not self._waiting
 
-    async def take(self, weight: int) -> None:
-        """Wait until so many turns are free, and no earlier request waits."""
+    async def take(self, weight: int, gone: Gone | None) -> bool:
+        """Wait until so many turns are free, and no earlier request waits; False where *gone* ends before that."""
         if not self._waiting and self._free >= weight:
             self._free -= weight
-            return
+            return True
         came = asyncio.get_running_loop().create_future()
+        waits: list[asyncio.Future[Any]] = [came] if gone is None else [came, asyncio.ensure_future(gone())]
         self._waiting.append((weight, came))
         try:
-            await came
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            if came.done() and not came.cancelled():  # it got them in the same moment
+            if came.done():  # it got them in the same moment
                 self.give(weight)
-            else:
+            raise
+        finally:
+            for each in waits[1:]:
+                each.cancel()
+            if not came.done():
                 self._waiting.remove((weight, came))
                 self._next()
-            raise
+        return came.done()
 
     def give(self, weight: int) -> None:
         """Give turns back, to those that wait first."""
