@@ -56,7 +56,7 @@ def count(kind: str) -> Counter[str]:
             for _ in range(10):  # by then the checks of settings are compiled, too
                 await call()
             await asyncio.sleep(0.5)  # what the calls before have left to do is not counted
-            gc.disable()  # a collection comes when it comes, and calls `server/collecting.py`
+            gc.disable()  # a collection comes when it comes, and calls `server/short_steps.py`
             sys.setprofile(profile)
             counting.set()
             await call()

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from toolexec.runtime.router import Runtime, effective_profile
     from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
     from toolexec.runtime.sessions import GuestSession, Stop
-    from toolexec.server.collecting import short_collections
     from toolexec.server.http.turns import Turns
+    from toolexec.server.short_steps import short_steps
 else:
     _HOMES = {
         "toolexec.backend.failures": ("cancel_begun",),
@@ -95,7 +95,7 @@ else:
         "toolexec.runtime.router": ("Runtime", "effective_profile"),
         "toolexec.runtime.sandboxes": ("SandboxSettings", "make_runtime"),
         "toolexec.runtime.sessions": ("GuestSession", "Stop"),
-        "toolexec.server.collecting": ("short_collections",),
+        "toolexec.server.short_steps": ("short_steps",),
         "toolexec.server.http.turns": ("Turns",),
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
@@ -163,7 +163,7 @@ __all__ = [
     "refuse_above",
     "retry_after",
     "serve_gateway",
-    "short_collections",
+    "short_steps",
     "this_owner",
     "to_json",
     "to_json_lossy",

@@ -139,7 +139,7 @@ async def test_one_that_is_given_up_as_it_gets_its_turn_hands_it_on() -> None:
 
 
 async def test_one_whose_client_hangs_up_waits_no_longer() -> None:
-    """It gets no turn, also where it would be the next, and those behind it take its place."""
+    """Give it no turn, also where it would be the next; those behind it take its place."""
     turns, gone = Turns(1, FOREVER), asyncio.Event()
     begun: list[tuple[int, bool]] = []
 

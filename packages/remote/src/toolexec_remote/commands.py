@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from toolexec.sandbox import Screen
     from toolexec_remote.server.member import Member
 
-_SWITCH_SECONDS: Final = 0.0005
-"""For how long a thread may keep the interpreter from the event loop: a tenth of Python's default, as a run changes
-between threads a dozen times, and those of other tenants may compute."""
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Lend the sandboxes of this machine to others.")
 
 
@@ -165,7 +162,7 @@ async def _serve_as_member(descriptor: int, lending: Lending, read: Reload, scre
 
 
 async def _serve(lending: Lending, read: Reload, screen: Screen, member: Member | None = None) -> int:
-    from toolexec.remote import make_runtime
+    from toolexec.remote import make_runtime, short_steps
     from toolexec_remote.server import serve_runtime
     from toolexec_remote.signature import KeyRing
 
@@ -204,20 +201,6 @@ async def _serve(lending: Lending, read: Reload, screen: Screen, member: Member 
                 member=member,
             )
     return 0
-
-
-@contextmanager
-def short_steps() -> Generator[None]:
-    """Have the interpreter change between threads, and collect garbage, in steps that no other tenant notices."""
-    from toolexec.remote import short_collections
-
-    seconds = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        with short_collections():
-            yield
-    finally:
-        sys.setswitchinterval(seconds)
 
 
 def _note(screen: Screen, text: str) -> None:

@@ -19,8 +19,8 @@ _BACKLOG: Final = 512
 _LOOK: Final = 0.02
 """Seconds between two looks where the loop cannot wait for a socket."""
 _AT_ONCE: Final = 8
-"""How many connections are taken in a turn of the loop, whoever opened them: with one in each, clients that hang up
-again left a queue of half a second before all others. All at once would keep those that have one waiting."""
+"""How many connections are taken in a turn of the loop: with one in each, clients that hang up again left a
+queue of half a second before all others. All at once would keep those that have one waiting."""
 _PAUSE: Final = 1.0
 """Seconds until the next attempt where the system has no room for a connection, such as no file descriptor."""
 

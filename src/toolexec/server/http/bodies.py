@@ -65,17 +65,16 @@ class BodyLimits:
             self._tell("body_timeout")
             await refuse(send, 408, f"the body did not arrive within {self._seconds:g} s")
             return
-        if body is None:
-            self._tell("disconnected")
-        elif len(body) > self._most:
+        if body is not None and len(body) > self._most:
             await self._too_long(send)
-        else:
+            return
+        if body is not None:
             large = len(body) >= _AT_ONCE
             async with self._turns.taken(owner_of(scope), large=large, gone=partial(_gone, receive)) as is_here:
                 if is_here:
                     await self._answer(body, scope, receive, send)
-                else:
-                    self._tell("disconnected")
+                    return
+        self._tell("disconnected")
 
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         if refusal := await self._refusal_of(body):

@@ -19,7 +19,6 @@ from toolexec.net.hosts import origin_of
 from toolexec.run.context import ContextMeter
 from toolexec.server.auth.live_keys import LiveKeys
 from toolexec.server.auth.settings import AuthSettings
-from toolexec.server.collecting import short_collections
 from toolexec.server.http.accepting import Accepting
 from toolexec.server.http.app import HttpApp, build_app
 from toolexec.server.http.connections import connections
@@ -30,6 +29,7 @@ from toolexec.server.http.seats import STATE, Seat, Seats
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.logins.links import LoginLinks
 from toolexec.server.pauses import watch_loop
+from toolexec.server.short_steps import short_steps
 
 _FARTHER = 1.0
 
@@ -160,7 +160,7 @@ def _watched(metrics: Metrics | None) -> AbstractAsyncContextManager[None]:
 
 @asynccontextmanager
 async def _collecting() -> AsyncGenerator[None, None]:
-    with short_collections():
+    with short_steps():
         yield
 
 

@@ -1,4 +1,5 @@
-"""Keep the collection of garbage from holding a server: a full one looks at all objects, and no other thread runs."""
+"""Keep what one caller has a server do from holding the others: the interpreter collects garbage, and changes between
+threads, in short steps."""
 
 from __future__ import annotations
 
@@ -14,18 +15,26 @@ logger: logging.Logger = logging.getLogger(__name__)
 OBJECTS: Final = 1000
 """After how many new objects garbage is collected: each two thousand of them take a millisecond, in which no thread
 runs. Commands that end soon have it done after many more."""
+SWITCH_SECONDS: Final = 0.0005
+"""For how long a thread may keep the interpreter from the event loop: a tenth of Python's default. Large bodies are
+decoded in threads, and a run of code changes between threads a dozen times."""
 SLOW: Final = 0.01
 """From how many seconds on a collection is too slow for the next one to look at the same objects."""
 
+GROWTH: Final = 4.0
+"""How many times as much there must be in memory until all is looked at, which takes half a second: with twice as much
+a caller who opens a thousand sessions had that done."""
+
 
 @contextmanager
-def short_collections() -> Generator[None, None, None]:
-    """Keep each collection in the block short, however much is in memory; servers of one process share that.
+def short_steps() -> Generator[None, None, None]:
+    """Have threads change after half a millisecond in the block, and keep each collection of garbage short, however
+    much is in memory; servers of one process share that.
 
     What is there at the start, and what survives a slow collection, is not looked at again: tools are loaded once, and
-    stay. What of it is dropped later is freed as always, unless it is part of a cycle; those wait until twice as much
-    has survived, and all is looked at once more, or until the last block ends. A program that freezes objects itself is
-    left alone.
+    stay. What of it is dropped later is freed as always, unless it is part of a cycle; those wait until there is four
+    times as much in memory, and all is looked at once more, or until the last block ends. A program that freezes
+    objects itself is left alone.
     """
     _shared.enter()
     try:
@@ -34,19 +43,24 @@ def short_collections() -> Generator[None, None, None]:
         _shared.leave()
 
 
-class _Collections:
-    """The collections of this process. The interpreter calls it before and after each."""
+class _Steps:
+    """The steps of this process. The interpreter calls `look` before and after each collection."""
 
     def __init__(self) -> None:
         self._users = 0
         self._began = 0.0
         self._active = False
         self._thresholds = gc.get_threshold()
+        self._seconds = sys.getswitchinterval()
         self._left = 0  # how many blocks of memory the first slow collection left; to count objects takes too long
 
     def enter(self) -> None:
         self._users += 1
-        if self._users == 1 and not gc.get_freeze_count():
+        if self._users > 1:
+            return
+        self._seconds = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        if not gc.get_freeze_count():
             self._active = True
             self._thresholds = gc.get_threshold()
             gc.set_threshold(OBJECTS, *self._thresholds[1:])
@@ -56,7 +70,10 @@ class _Collections:
 
     def leave(self) -> None:
         self._users -= 1
-        if not self._users and self._active:
+        if self._users:
+            return
+        sys.setswitchinterval(self._seconds)
+        if self._active:
             self._active = False
             self._left = 0
             gc.set_threshold(*self._thresholds)
@@ -70,11 +87,11 @@ class _Collections:
         elif info["generation"] == 2 and perf_counter() - self._began > SLOW:
             gc.freeze()
             blocks = sys.getallocatedblocks()
-            if self._left and blocks > 2 * self._left:
+            if self._left and blocks > GROWTH * self._left:
                 gc.unfreeze()
                 self._left = 0
             else:
                 self._left = self._left or blocks
 
 
-_shared: Final = _Collections()
+_shared: Final = _Steps()
