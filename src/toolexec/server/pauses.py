@@ -13,12 +13,12 @@ from time import monotonic
 from typing import Any, Final
 
 from toolexec.model.redaction import redactor
+from toolexec.server.rare_warnings import RareWarning
 
 logger: logging.Logger = logging.getLogger(__name__)
 LONG_PAUSE: Final = 0.1
 """From how many seconds on a pause is logged."""
 _TICK: Final = 0.02
-_LOG_EVERY: Final = 10.0
 _FRAMES: Final = 12
 
 
@@ -49,8 +49,7 @@ class _Watch:
         self._loop_thread = threading.get_ident()
         self._due = monotonic() + _TICK
         self._stack = ""
-        self._logged = -_LOG_EVERY
-        self._left_out = 0
+        self._warning = RareWarning(logger)
 
     async def tick(self) -> None:
         """Observe how late each tick is."""
@@ -73,11 +72,5 @@ class _Watch:
                     self._stack = "".join(traceback.format_stack(frame, _FRAMES))
 
     def _log(self, late: float, stack: str) -> None:
-        now = monotonic()
-        if now - self._logged < _LOG_EVERY:
-            self._left_out += 1
-            return
-        more = f" ({self._left_out} more were not logged)" if self._left_out else ""
-        self._logged, self._left_out = now, 0
         text = redactor.text(stack) or "what held it is not known"
-        logger.warning("the event loop was held for %.0f ms%s:\n%s", late * 1000, more, text)
+        self._warning.log("the event loop was held for %.0f ms: %s", late * 1000, text)

@@ -26,6 +26,7 @@ from toolexec.server.durable import DurableCall
 from toolexec.server.elicitation import answer_in, question
 from toolexec.server.kept_calls import KeptCalls, about, refuse_state
 from toolexec.server.logs import Line
+from toolexec.server.rare_warnings import RareWarning
 
 logger: logging.Logger = logging.getLogger(__name__)
 Outcome: TypeAlias = JSONDict
@@ -234,6 +235,7 @@ class SuspendedRuns:
         self._waiting: dict[str, SuspendedRun] = {}
         self._active: set[SuspendedRun] = set()
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._refused, self._gave_way = RareWarning(logger), RareWarning(logger)
         self._closed = False
 
     def __len__(self) -> int:
@@ -254,14 +256,14 @@ class SuspendedRuns:
         idle = (one for one in waiting if one.id in self._waiting or one.patience is not None)
         oldest = next((one for one in idle if one.source == most), None)
         if own + 1 >= number or oldest is None:
-            logger.warning("%d calls wait for approval already; one more was refused", len(waiting))
+            self._refused.log("%d calls wait for approval already; one more was refused", len(waiting))
             raise ApprovalRequiredError(
                 f"nobody was asked: {own} of your calls wait for approval already, and there is no room for more; have "
                 "them answered, or wait, and call it again",
                 retryable=True,
                 details={"reason": "too many open approvals", "open": own},
             )
-        logger.warning("%d calls wait for approval; the oldest of the caller with most gives way", len(waiting))
+        self._gave_way.log("%d calls wait for approval; the oldest of the caller with most gives way", len(waiting))
         self._give_way(oldest)
 
     def _give_way(self, run: SuspendedRun) -> None:

@@ -28,6 +28,7 @@ from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.stream import SessionLog
 from toolexec.server.http.streams import RETRY_MS, Streams
 from toolexec.server.kept_sessions import KeepsSessions, KeptSessions
+from toolexec.server.rare_warnings import RareWarning
 
 logger: logging.Logger = logging.getLogger(__name__)
 _HANDSHAKE: Final = HANDSHAKE_PROTOCOL_VERSIONS[0]  # what a request that names no version belongs to
@@ -63,6 +64,7 @@ class SessionRoom:
         self.idle: float = http.session_idle
         self.open: OrderedDict[str, _Session] = OrderedDict()  # the least recently used one first
         self.opening: Counter[str] = Counter()  # by owner
+        self._warning = RareWarning(logger)
 
     def count(self) -> int:
         """Return how many sessions there are."""
@@ -77,7 +79,7 @@ class SessionRoom:
         session_id = giving_way(self.open, owner, self.opening)
         if session_id is None:
             return []
-        logger.warning("there are %d sessions; the oldest of %s gives way", self.most, self.open[session_id].owner)
+        self._warning.log("there are %d sessions; the oldest of %s gives way", self.most, self.open[session_id].owner)
         return [(session_id, self.open.pop(session_id))]
 
     def _forget_idle(self) -> None:
