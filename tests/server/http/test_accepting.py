@@ -1,15 +1,18 @@
-"""Connections are taken one by one, and none is left open by a server that closes."""
+"""Connections are taken as long as there is room, and none is left open by a server that closes."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import socket
+from contextlib import ExitStack
+from typing import Any, ClassVar
 
 import pytest
+from tests.waiting import until
 
 from toolexec.server.http.accepting import Accepting
-from toolexec.server.http.seats import Seats
+from toolexec.server.http.seats import Seat, Seats
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -25,3 +28,53 @@ async def test_a_connection_that_comes_at_the_end_is_closed(turns: int) -> None:
         accepting.close()
         await accepting.wait_closed()
     gc.collect()  # an open socket is a warning then, and warnings are errors
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+async def test_nobody_gives_way_to_nobody(most: int) -> None:
+    """Connections at the door stay where all places are taken, until another one comes."""
+    seats = Seats(most, proven=True, patience=0.0)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        address = bound.getsockname()
+        accepting = Accepting((bound,), seats, Doorstep, tls=None, handshake_timeout=5)
+    with ExitStack() as stack:
+        for _ in range(most):
+            stack.enter_context(socket.create_connection(address))
+        await until(lambda: len(Doorstep.there) == most)
+        await settled()
+        assert len(Doorstep.there) == most
+        first = Doorstep.there[0]
+        stack.enter_context(socket.create_connection(address))
+        await until(lambda: first not in Doorstep.there and len(Doorstep.there) == most)
+    await until(lambda: not Doorstep.there)
+    accepting.close()
+    await accepting.wait_closed()
+
+
+class Doorstep(asyncio.Protocol):
+    """A connection that has sent nothing yet; the class has those that are there, in their order."""
+
+    there: ClassVar[list[Doorstep]] = []
+    is_answering = has_answered = False
+
+    def __init__(self, seat: Seat | None) -> None:
+        assert seat is not None
+        self._seat = seat
+        seat.occupant = self
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self.there.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.there.remove(self)
+        self._seat.leave()
+
+    def give_way(self) -> None:
+        self._transport.close()
+
+
+async def settled() -> None:
+    """Let everything go as far as it can."""
+    for _ in range(50):
+        await asyncio.sleep(0)

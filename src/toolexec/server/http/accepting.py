@@ -72,18 +72,20 @@ class Accepting:
     async def _accept(self, listening: socket.socket) -> None:
         while True:
             await _something_waits(listening)
-            for _ in range(_AT_ONCE):
-                await self._seats.room()
-                try:  # nothing is awaited from here on: a connection that is taken would be lost with this task
+            await self._seats.room()
+            # Nothing is awaited from here on: a connection that is taken would be lost with this task.
+            try:
+                for _ in range(_AT_ONCE):
                     taken, address = listening.accept()
-                except (BlockingIOError, InterruptedError, ConnectionError):  # there is none any more
-                    break
-                except OSError as error:
-                    logger.error("connections cannot be taken: %s", error)
-                    await asyncio.sleep(_PAUSE)
-                    break
-                taken.setblocking(False)
-                self._begin(taken, str(address[0]))
+                    taken.setblocking(False)
+                    self._begin(taken, str(address[0]))
+                    if not self._seats.has_room:
+                        break
+            except (BlockingIOError, InterruptedError, ConnectionError):  # there is none any more
+                continue
+            except OSError as error:
+                logger.error("connections cannot be taken: %s", error)
+                await asyncio.sleep(_PAUSE)
 
     def _begin(self, taken: socket.socket, address: str) -> None:
         arrival = _Arrival(taken)

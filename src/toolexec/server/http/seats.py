@@ -87,9 +87,14 @@ class Seats:
         """How many connections there are."""
         return len(self._at_door) + len(self._taken)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for one more at the door; without a door there always is."""
+        return not self._proven or len(self) < self.most
+
     async def room(self) -> None:
-        """Wait until there is room for one more at the door; without a door, return at once."""
-        while self._proven and len(self) >= self.most:
+        """Wait until there is room for one more, who waits."""
+        while not self.has_room:
             waiting = next((seat for seat in self._at_door.values() if not seat.occupant.is_answering), None)
             left = self._patience if waiting is None else waiting.since + self._patience - monotonic()
             if waiting is not None and left <= 0:
