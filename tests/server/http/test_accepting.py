@@ -31,7 +31,7 @@ async def test_a_connection_that_comes_at_the_end_is_closed(turns: int) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, 20])
-async def test_nobody_gives_way_to_nobody(most: int) -> None:
+async def test_a_connection_gives_way_to_another_only(most: int) -> None:
     """Connections at the door stay where all places are taken, until another one comes."""
     seats = Seats(most, proven=True, patience=0.0)
     with socket.create_server(("127.0.0.1", 0)) as bound:
@@ -75,6 +75,6 @@ class Doorstep(asyncio.Protocol):
 
 
 async def settled() -> None:
-    """Let everything go as far as it can."""
+    """Let the loop do all that it can do now."""
     for _ in range(50):
         await asyncio.sleep(0)
