@@ -212,7 +212,6 @@ class SuspendedRun:
         if task is not None:
             task.cancel()
             await asyncio.wait([task], timeout=_STOP_SECONDS)
-            self.task = None  # whose error leads back here: only a collection of garbage would free such a cycle
 
 
 class SuspendedRuns:
@@ -330,6 +329,7 @@ class SuspendedRuns:
             with anyio.CancelScope(shield=True):
                 await run.stop()
             self._forget(run)
+            run.task = None  # whose error leads back here: only a collection of garbage would free such a cycle
             raise
         finally:
             self._active.discard(run)
