@@ -227,8 +227,8 @@ def without_sources(loaded: LoadedConfig) -> LoadedConfig:
 
 def _serve(loaded: LoadedConfig, screen: Screen, stack: ExitStack, again: LoadAgain, replay: Path | None) -> int:
     import_module("toolexec.server.app")  # names the extra, where the server's dependencies are missing
-    gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too
     if _offer(loaded).transport == "stdio":
+        gc.set_threshold(50_000)  # see `main`: what serves for long has garbage, too; over HTTP see `short_steps`
         from toolexec.server.stdio import stdio_wire
 
         wire = stack.enter_context(stdio_wire())  # before any Python file of the user is run

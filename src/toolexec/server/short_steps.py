@@ -4,14 +4,12 @@ threads, in short steps."""
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
 
-logger: logging.Logger = logging.getLogger(__name__)
 OBJECTS: Final = 1000
 """After how many new objects garbage is collected: each two thousand of them take a millisecond, in which no thread
 runs. Commands that end soon have it done after many more."""
