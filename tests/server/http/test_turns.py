@@ -1,14 +1,16 @@
-"""The requests of a caller begin a few at a time, and those of others beside them."""
+"""The requests of a caller begin one at a time beside others, and in the gaps that these leave."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from tests.waiting import until
 
+from toolexec.server.http import turns as turns_module
 from toolexec.server.http.turns import Turns
 
 FOREVER = 3600.0
@@ -62,9 +64,9 @@ async def settled() -> None:
 
 
 @asynccontextmanager
-async def requests(each: int = 2, seconds: float = FOREVER) -> AsyncIterator[Requests]:
+async def requests(alone: int = 2, seconds: float = FOREVER, patience: float = FOREVER) -> AsyncGenerator[Requests]:
     """Requests at turns that are all free, and are again at the end."""
-    found = Requests(Turns(each, seconds))
+    found = Requests(Turns(alone, seconds, patience))
     try:
         yield found
     finally:
@@ -73,19 +75,65 @@ async def requests(each: int = 2, seconds: float = FOREVER) -> AsyncIterator[Req
 
 
 async def test_the_next_begins_when_one_is_over() -> None:
-    """Requests of a caller wait for each other in their order; those of others do not wait for them."""
+    """Requests of a caller who is alone begin a few at a time, in their order."""
     async with requests() as all_of_them:
-        await all_of_them.come("e1", "e2", "e3", "e4", "a1", "b1")
-        assert all_of_them.begun == ["e1", "e2", "a1", "b1"]
+        await all_of_them.come("e1", "e2", "e3", "e4")
+        assert all_of_them.begun == ["e1", "e2"]
         await all_of_them.end("e2")
-        assert all_of_them.begun[4:] == ["e3"]
+        assert all_of_them.begun[2:] == ["e3"]
         await all_of_them.end("e1", "e3")
-        assert all_of_them.begun[5:] == ["e4"]
+        assert all_of_them.begun[3:] == ["e4"]
+
+
+async def test_those_behind_the_first_wait_for_other_callers() -> None:
+    """The first request of each caller begins at once; the next one of any when nobody has a turn."""
+    async with requests() as all_of_them:
+        await all_of_them.come("a1", "e1", "e2", "b1")
+        assert all_of_them.begun == ["a1", "e1", "b1"]
+        await all_of_them.end("e1", "a1")
+        assert all_of_them.begun == ["a1", "e1", "b1"]
+        await all_of_them.end("b1")
+        assert all_of_them.begun == ["a1", "e1", "b1", "e2"]
+
+
+async def test_callers_with_many_requests_take_turns() -> None:
+    """Each has its next one begun after one of the other, and none has two at a time."""
+    async with requests() as all_of_them:
+        await all_of_them.come("e1", "f1", "e2", "e3", "f2", "f3")
+        assert all_of_them.begun == ["e1", "f1"]
+        await all_of_them.end("e1", "f1")
+        for _ in range(4):
+            await all_of_them.end(all_of_them.begun[-1])
+        assert all_of_them.begun == ["e1", "f1", "e2", "f2", "e3", "f3"]
+
+
+async def test_nobody_waits_for_ever() -> None:
+    """A caller with many requests has its next turn after a while, whatever the others have."""
+    async with requests(patience=0.001) as all_of_them:
+        await all_of_them.come("a1", "e1", "e2")
+        await all_of_them.end("e1")
+        await until(lambda: "e2" in all_of_them.begun, 0.001)
+        assert all_of_them.begun == ["a1", "e1", "e2"]
+
+
+async def test_who_is_here_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers are here for some seconds after their last request."""
+    now = 100.0
+    monkeypatch.setattr(turns_module, "monotonic", lambda: now)
+    async with requests() as all_of_them:
+        await all_of_them.come("a1", "e1")
+        assert all_of_them.turns.here() == 2
+        now += 4.0
+        await all_of_them.come("e2")
+        now += 2.0
+        assert all_of_them.turns.here() == 1
+        now += 4.0
+        assert all_of_them.turns.here() == 0
 
 
 async def test_what_only_waits_keeps_no_turn() -> None:
     """Where none of a caller's requests is over, the next begin all the same, soon after."""
-    async with requests(each=1, seconds=0.001) as all_of_them:
+    async with requests(alone=1, seconds=0.001) as all_of_them:
         await all_of_them.come("e1", "e2", "e3")
         await until(lambda: len(all_of_them.begun) == 3, 0.001)
         assert all_of_them.begun == ["e1", "e2", "e3"]
@@ -96,12 +144,12 @@ async def test_a_large_one_is_alone() -> None:
     async with requests() as all_of_them:
         await all_of_them.come("e1")
         await all_of_them.come("e2", large=True)
-        await all_of_them.come("e3", "a1")
-        assert all_of_them.begun == ["e1", "a1"]
+        await all_of_them.come("e3")
+        assert all_of_them.begun == ["e1"]
         await all_of_them.end("e1")
-        assert all_of_them.begun == ["e1", "a1", "e2"]
+        assert all_of_them.begun == ["e1", "e2"]
         await all_of_them.end("e2")
-        assert all_of_them.begun == ["e1", "a1", "e2", "e3"]
+        assert all_of_them.begun == ["e1", "e2", "e3"]
 
 
 async def test_one_that_is_given_up_takes_no_turn() -> None:
