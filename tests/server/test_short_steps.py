@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -82,6 +84,41 @@ def test_steps_are_small_ones() -> None:
         assert (gc.get_threshold()[0], sys.getswitchinterval()) == (50_000, seconds)
     finally:
         gc.set_threshold(*before)
+
+
+async def test_all_objects_are_looked_at_after_a_few_thousand_new_ones() -> None:
+    """Do it at the next turn of the event loop, and before there are so many that it takes long."""
+    found: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop":
+            found.append(info["generation"])
+
+    with short_steps():
+        gc.callbacks.append(note)
+        try:
+            kept = [[] for _ in range(30 * steps_module.OBJECTS)]  # type: ignore[var-annotated]
+            assert 2 not in found
+            await asyncio.sleep(0.01)
+            assert found.count(2) == 1
+            assert kept
+        finally:
+            gc.callbacks.remove(note)
+
+
+async def test_a_server_goes_on_without_the_loop_of_the_first() -> None:
+    """Leave to the interpreter when to look at all objects where the loop that did it has ended."""
+    before = gc.get_threshold()
+    with ExitStack() as stack:
+        await asyncio.to_thread(asyncio.run, _enter(stack))
+        assert gc.get_threshold()[2] > before[2]
+        kept = [[] for _ in range(30 * steps_module.OBJECTS)]  # type: ignore[var-annotated]
+        assert gc.get_threshold()[1:] == before[1:]
+        assert kept
+
+
+async def _enter(stack: ExitStack) -> None:
+    stack.enter_context(short_steps())
 
 
 @pytest.mark.full
