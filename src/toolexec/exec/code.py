@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from toolexec.run.run_request import RunKind, RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError
 from toolexec.runtime.base import SandboxSession
+from toolexec.runtime.priority import APART, COMPANY, GIVES_WAY
 from toolexec.runtime.router import Runtime, effective_profile
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from toolexec.exec.recorded import RunRecordings
     from toolexec.exec.recorded_code import RecordedCode
     from toolexec.exec.recorded_session import RecordedSession
+    from toolexec.run.code_shares import CodeShares
     from toolexec.run.gate import Gate
 
 _OPT_IN = "unsafeOptIn"
@@ -189,7 +192,11 @@ class CodeRuns:
     async def _decided(
         self, gate: Gate, config: CodeConfig, request: ExecuteRequest, *, asks: bool, counts: bool
     ) -> AsyncGenerator[CodeRun, None]:
-        async with begun(gate, self.asked(request), asks=asks, counts=counts) as scope:
+        asked = self.asked(request)
+        async with begun(gate, asked, asks=asks, counts=counts) as scope:
+            if asked.kind == "code" and (here := COMPANY.get()) is not None:
+                APART.set(True)
+                GIVES_WAY.set(_gives_way(gate.code_shares, asked, here()))
             assert config.index is not None
             assert config.docs is not None
             index, docs = gate.view(config.index, config.docs, scope.origin)
@@ -382,6 +389,14 @@ class CodeRuns:
         """Stop all code and close the sandboxes."""
         if self._runtime is not None:
             await self._runtime.aclose()
+
+
+def _gives_way(shares: CodeShares | None, run: RunRequest, callers: int) -> bool:
+    """Return whether a run leaves the cores to what is done for others of so many *callers*: its own one has its part
+    of them already."""
+    if shares is None or callers < 2:
+        return False
+    return shares.count(run) > max(1.0, (os.cpu_count() or 1) / callers)
 
 
 def progress_of(on_progress: ProgressCallback, also: EventCallback | None) -> EventCallback:

@@ -34,13 +34,17 @@ class CodeShares:
         """Count the runs that *before* counts, too; to be called before the first run."""
         self._running, self._lock = before._running, before._lock
 
+    def count(self, run: RunRequest) -> int:
+        """Return how many runs of code of its caller are under way."""
+        return self._running[_caller_of(run)]
+
     @contextmanager
     def taken(self, run: RunRequest) -> Generator[None, None, None]:
         """Count the run as one of its caller's in the block. Raises RateLimitedError."""
         if run.kind != "code":
             yield
             return
-        caller = (run.origin.caller.realm, run.origin.caller.id)
+        caller = _caller_of(run)
         self._begin(caller)
         try:
             yield
@@ -64,3 +68,7 @@ class CodeShares:
             self._running[caller] -= 1
             if not self._running[caller]:
                 del self._running[caller]
+
+
+def _caller_of(run: RunRequest) -> tuple[str, str]:
+    return run.origin.caller.realm, run.origin.caller.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
@@ -12,3 +13,5 @@ APART: Final[ContextVar[bool]] = ContextVar("toolexec_apart", default=False)
 """True for programs that run in another process than this one, where the sandbox has one ready for them: what the
 program of one tenant does to its process must not reach the others, and only there can a program that computes for long
 be made to give way."""
+COMPANY: Final[ContextVar[Callable[[], int] | None]] = ContextVar("toolexec_company", default=None)
+"""Counts the callers that a server has served within the last seconds; None where there is one in any case."""

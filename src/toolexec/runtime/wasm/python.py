@@ -119,13 +119,23 @@ class PythonLanguage:
         """Have two workers, where there may be any, from now on, so that the first programs that run at once go there;
         those that compute for long give way to the others."""
         await self.start()
-        if self.workers is not None:
-            self.workers.least, self.workers.ranks = _FIRST_WORKERS, True
-            await self._threads.run(self.workers.start, _FIRST_WORKERS)
+        await self._have_workers(_FIRST_WORKERS)
+
+    async def _have_workers(self, least: int) -> None:
+        """Wait for so many workers; there are two always from now on."""
+        workers = self.workers
+        if workers is None:
+            return
+        workers.least, workers.ranks = _FIRST_WORKERS, True
+        if len(workers.ready) < least:
+            async with self._loading:  # a rush of programs waits in one thread
+                await self._threads.run(workers.start, least)
 
     async def execute(self, request: ExecuteRequest) -> CodeResult:
         """Run a program; see `SandboxBackend.execute`."""
         pool = await self._started()
+        if APART.get():
+            await self._have_workers(1)
         others = len(self._runs)
         # A run alone is quicker here, by a tenth; and a clock that is recorded is in this process.
         deliveries = request.gateway.deliveries if isinstance(request.gateway, Tools) else None

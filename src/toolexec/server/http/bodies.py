@@ -10,6 +10,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolexec.run.deadline import DeadlineExceededError, with_deadline
+from toolexec.runtime.priority import COMPANY
 from toolexec.server.http.replies import Refuse, header, owner_of, refuse, reply_json
 from toolexec.server.http.settings import HttpSettings
 from toolexec.server.http.turns import Turns
@@ -72,6 +73,7 @@ class BodyLimits:
             large = len(body) >= _AT_ONCE
             async with self._turns.taken(owner_of(scope), large=large, gone=partial(_gone, receive)) as is_here:
                 if is_here:
+                    COMPANY.set(self._turns.here)
                     await self._answer(body, scope, receive, send)
                     return
         self._tell("disconnected")

@@ -186,6 +186,21 @@ async def test_a_program_that_runs_alone_is_apart_where_it_should_be(python: Pyt
 
 
 @pytest.mark.full
+async def test_the_first_program_that_is_apart_waits_for_a_worker(python: PythonLanguage) -> None:
+    """It runs in none but a worker, though nobody asked for one before; and there are two from then on."""
+    kit = Kit()
+    APART.set(True)
+    running = asyncio.create_task(python.execute(kit.request("tools.kit.wait()", timeout=60)))
+    await kit.begun.wait()
+    workers = python.workers
+    assert workers is not None
+    assert [worker.runs for worker in workers.ready][:1] == [1]
+    assert (workers.least, workers.ranks) == (2, True)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@pytest.mark.full
 async def test_the_first_workers_stay(python: PythonLanguage) -> None:
     """A backend that was asked for them has two before any program, and when none has run for a while."""
     await python.start_workers()
