@@ -6,13 +6,17 @@ import asyncio
 import gc
 import socket
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from itertools import chain, count
+from typing import Any, ClassVar, Final
 
 import pytest
 from tests.waiting import until
 
+from toolexec.server.http import accepting as accepting_module
 from toolexec.server.http.accepting import Accepting
 from toolexec.server.http.seats import Seat, Seats
+
+FOREVER: Final = 3600.0
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -51,6 +55,30 @@ async def test_a_connection_gives_way_to_another_only(most: int) -> None:
     await accepting.wait_closed()
 
 
+@pytest.mark.parametrize(("before", "taken"), [(1, 3), (20, 1)])
+async def test_beside_others_newcomers_have_a_part_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch, before: int, taken: int
+) -> None:
+    """After each, the loop is for the others, as long as it has worked for that one; a few are not in its way."""
+    times = chain([0.0, 0.0, 0.0], count(FOREVER, FOREVER))
+    monkeypatch.setattr(accepting_module, "thread_time", lambda: next(times))
+    monkeypatch.setattr(accepting_module, "_MOST_REST", FOREVER)
+    seats = Seats(100, proven=True)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        address = bound.getsockname()
+        accepting = Accepting((bound,), seats, Doorstep, tls=None, handshake_timeout=5)
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(address))
+        for _ in range(before):
+            seats.enter(Silent(), "")
+        await until(lambda: len(seats) >= before + taken)
+        await settled()
+        assert len(seats) == before + taken
+    accepting.close()
+    await accepting.wait_closed()
+
+
 class Doorstep(asyncio.Protocol):
     """A connection that has sent nothing yet; the class has those that are there, in their order."""
 
@@ -72,6 +100,15 @@ class Doorstep(asyncio.Protocol):
 
     def give_way(self) -> None:
         self._transport.close()
+
+
+class Silent:
+    """Has a connection, and does nothing with it."""
+
+    is_answering = has_answered = False
+
+    def give_way(self) -> None:
+        """Stay."""
 
 
 async def settled() -> None:

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from time import thread_time
 from typing import Any, Final
 
 from toolexec.model.shares import NoShareError
@@ -18,19 +19,22 @@ logger: logging.Logger = logging.getLogger(__name__)
 _BACKLOG: Final = 512
 _LOOK: Final = 0.02
 """Seconds between two looks where the loop cannot wait for a socket."""
-_AT_ONCE: Final = 8
-"""How many connections are taken in a turn of the loop: with one in each, clients that hang up again left a
-queue of half a second before all others. All at once would keep those that have one waiting."""
+_FEW: Final = 8
+"""How many connections take no notice of newcomers: with that many the loop is free most of the time."""
+_MOST_REST: Final = 0.02
+"""For how many seconds no connection is taken, at most, after one."""
 _PAUSE: Final = 1.0
 """Seconds until the next attempt where the system has no room for a connection, such as no file descriptor."""
 
 
 class Accepting:
-    """Takes the connections of *sockets*, which are bound, a few in a turn of the loop, as soon as *seats* has room.
+    """Takes the connections of *sockets*, which are bound, one after the other, as soon as *seats* has room.
 
-    Those that wait for room wait in the system's queue: a caller that opens many is not faster than the others. *make*
-    makes the protocol of a connection; without a seat it is one that is refused. *tls* and *handshake_timeout*, in
-    seconds, are for HTTPS. Has what uvicorn wants of a server of asyncio. Raises OSError where
+    Beside others, newcomers have half of the loop: after each, none is taken for as long as the loop has worked since
+    it was. Clients that hang up and come again would have all of it, as it is not known whose a connection is before it
+    was served. Those that wait for room wait in the system's queue: a caller that opens many is not faster than the
+    others. *make* makes the protocol of a connection; without a seat it is one that is refused. *tls* and
+    *handshake_timeout*, in seconds, are for HTTPS. Has what uvicorn wants of a server of asyncio. Raises OSError where
     they cannot listen.
     """
 
@@ -70,17 +74,18 @@ class Accepting:
         await asyncio.wait([*self._accepting, *self._beginning])
 
     async def _accept(self, listening: socket.socket) -> None:
+        before = thread_time()
         while True:
             await _something_waits(listening)
+            if len(self._seats) > _FEW:
+                await asyncio.sleep(min(thread_time() - before, _MOST_REST))
+            before = thread_time()
             await self._seats.room()
             # Nothing is awaited from here on: a connection that is taken would be lost with this task.
             try:
-                for _ in range(_AT_ONCE):
-                    taken, address = listening.accept()
-                    taken.setblocking(False)
-                    self._begin(taken, str(address[0]))
-                    if not self._seats.has_room:
-                        break
+                taken, address = listening.accept()
+                taken.setblocking(False)
+                self._begin(taken, str(address[0]))
             except (BlockingIOError, InterruptedError, ConnectionError):  # there is none any more
                 continue
             except OSError as error:
