@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -18,13 +21,15 @@ from tests.waiting import until
 from toolexec.runtime.priority import APART, GIVES_WAY
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
-from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LongRuns
+from toolexec.runtime.wasm.workers import long_runs as long_runs_module
+from toolexec.runtime.wasm.workers.long_runs import LONG_SECONDS, LOWER, LongRuns, hurry
 from toolexec.runtime.wasm.workers.pool import Workers
 from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="there are no workers on this system")
 
 USUAL = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0
+NOBODY = 65534
 LOW = min(19, USUAL + LOWER)
 
 
@@ -39,6 +44,15 @@ def ranks_of(process: int) -> set[tuple[int, bool]]:
     for task in Path(f"/proc/{process}/task").iterdir():
         with suppress(OSError):  # it has just ended
             found.add(rank_of(int(task.name)))
+    return found
+
+
+def idle_in(process: int) -> int:
+    """Return how many threads of a process have only what the others leave."""
+    found = 0
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with suppress(OSError):  # it has just ended
+            found += rank_of(int(task.name))[1]
     return found
 
 
@@ -105,6 +119,48 @@ def test_it_looks_by_itself() -> None:
         busy.end()
 
 
+def test_who_leaves_the_cores_to_others_gets_one_for_its_end(long_runs: LongRuns) -> None:
+    """So do the others of its process, as one of them may have the interpreter; they leave the cores again after it."""
+    one, other = (Thread(long_runs, computes=False, gives_way=True) for _ in range(2))
+
+    def ranks() -> list[bool]:
+        return [rank_of(each.watched.thread)[1] for each in (one, other)]
+
+    long_runs.look()
+    assert ranks() == [True, True]
+    if not hurry(os.getpid()):
+        pytest.skip("this user may not raise a priority")
+    long_runs.look()
+    assert ranks() == [True, True]
+    long_runs.stop(one.watched)
+    long_runs.look()
+    assert ranks() == [False, False]
+    one.end()
+    long_runs.look()
+    assert rank_of(other.watched.thread)[1]
+    other.end()
+
+
+def test_an_ordinary_user_is_told_that_they_get_none() -> None:
+    """Such a guest has more time to end, before its worker is killed with all others in it."""
+    if os.geteuid():
+        pytest.skip("only root can be another user")
+    program = (
+        "import os, sys; found = {}; "
+        "exec(compile(sys.stdin.read(), 'long_runs', 'exec'), found); hurry = found['hurry']; "
+        f"os.setgid({NOBODY}); os.setuid({NOBODY}); before = hurry(os.getpid()); "
+        "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); print(before, hurry(os.getpid()))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        input=Path(long_runs_module.__file__).read_text(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["True", "False"]
+
+
 @pytest.fixture
 async def python() -> AsyncIterator[PythonLanguage]:
     """Give the language, as it is used."""
@@ -162,6 +218,37 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
         each.cancel()
     await asyncio.wait(running)
     await until(lambda: [worker.giving_way for worker in workers.ready] == [0, 0])
+
+
+@pytest.mark.full
+async def test_a_stopped_program_waits_for_no_other_one(python: PythonLanguage, workers: Workers) -> None:
+    """Those that have what others leave are like others as soon as one of them is told to end, be it before its process
+    could take note of it."""
+    if not hurry(os.getpid()) or os.geteuid():
+        pytest.skip("this user may not raise a priority")
+    kit = Kit()
+
+    async def forever() -> None:
+        GIVES_WAY.set(True)
+        await python.execute(kit.request("while True: pass", timeout=60))
+
+    running = [asyncio.create_task(forever()) for _ in range(2)]
+    await until(lambda: [worker.giving_way for worker in workers.ready].count(2) == 1)
+    [worker] = [worker for worker in workers.ready if worker.giving_way]
+    await until(lambda: idle_in(worker.pid) == 2)
+    os.kill(worker.pid, signal.SIGSTOP)
+    try:
+        running[0].cancel()
+        await asyncio.wait([running[0]])
+        assert idle_in(worker.pid) == 0
+    finally:
+        os.kill(worker.pid, signal.SIGCONT)
+    await until(lambda: worker.giving_way == 1)
+    await until(lambda: idle_in(worker.pid) == 1)
+    running[1].cancel()
+    await asyncio.wait([running[1]])
+    await until(lambda: worker.giving_way == 0)
+    assert worker.is_alive()
 
 
 @pytest.mark.full

@@ -20,6 +20,8 @@ from toolexec.runtime.wasm.workers.wire import Kind, pack, unpack
 
 OBEY_SECONDS: Final = 1.0
 """How long a worker has to stop a guest before it is killed, with all guests in it."""
+STARVED_SECONDS: Final = 10.0
+"""The same where the guest leaves the cores to others and cannot get one for that: it may not have had its turn."""
 
 
 class WorkerInstance:
@@ -118,8 +120,8 @@ class WorkerInstance:
         freed()
 
     def _order_stop(self) -> None:
-        self.worker.stop(self._lane)
-        self._obey = ALARMS.at(monotonic() + OBEY_SECONDS, self._check_obeyed)
+        seconds = OBEY_SECONDS if self.worker.stop(self._lane) else STARVED_SECONDS
+        self._obey = ALARMS.at(monotonic() + seconds, self._check_obeyed)
 
     def _check_obeyed(self) -> None:
         with self._lock:

@@ -21,7 +21,7 @@ from toolexec.runtime.json_text import split_answer
 from toolexec.runtime.wasm.guest import InstanceFailed, InstanceSettings, InstanceStopped, Starts, StopCalled
 from toolexec.runtime.wasm.instance import THREAD_STACK_BYTES, Instance, Program
 from toolexec.runtime.wasm.pool import GuestPool
-from toolexec.runtime.wasm.workers.long_runs import LongRuns
+from toolexec.runtime.wasm.workers.long_runs import LongRuns, Watched
 from toolexec.runtime.wasm.workers.wire import Kind, Line, pack, unpack
 
 _BEGINNING: Final = 2
@@ -83,7 +83,8 @@ class _Lane:
         self._pool = pool
         self._starts = starts
         self._long_runs = long_runs
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the three below
+        self._watched: Watched | None = None
         self._stopped = False
         self._instance: Instance | None = None
 
@@ -104,6 +105,8 @@ class _Lane:
         """Stop the guest, whatever it does; the lane ends with it."""
         with self._lock:
             self._stopped = True
+            if self._watched is not None and self._long_runs is not None:
+                self._long_runs.stop(self._watched)
             if self._instance is not None:
                 self._instance.stop()
         with suppress(OSError):  # it may wait for an answer
@@ -116,6 +119,10 @@ class _Lane:
         files: dict[str, bytes] = {}
         instance: Instance | None = None
         watched = self._long_runs.enter(gives_way=about["gives_way"]) if self._long_runs is not None else None
+        with self._lock:
+            self._watched = watched
+            if watched is not None and self._long_runs is not None and self._stopped:
+                self._long_runs.stop(watched)
         try:
             instance = self._pool.make()
             with self._lock:
@@ -139,10 +146,10 @@ class _Lane:
             end |= {"how": "broken", "message": str(error)}
         finally:
             host.begun()
+            with self._lock:
+                self._instance = self._watched = None
             if watched is not None and self._long_runs is not None:
                 self._long_runs.leave(watched)
-            with self._lock:
-                self._instance = None
         if instance is not None:
             with suppress(ToolExecError):  # one that was not prepared has no files
                 files = instance.changed_files

@@ -17,6 +17,7 @@ from typing import Final
 
 from toolexec.model.json_value import JSONDict
 from toolexec.process.tree import signal_group
+from toolexec.runtime.wasm.workers.long_runs import hurry
 from toolexec.runtime.wasm.workers.lost import WorkerLostError
 from toolexec.runtime.wasm.workers.wire import Line
 
@@ -141,10 +142,15 @@ class WorkerProcess:
         with self._lock:
             self._lanes.append(lane)
 
-    def stop(self, lane: Lane) -> None:
-        """Have the guest on a lane stopped; the lane must be closed after that, and not given back."""
+    def stop(self, lane: Lane) -> bool:
+        """Have the guest on a lane stopped; the lane must be closed after that, and not given back. Return whether it
+        can obey at once: guests that leave the cores to others get one for it, where that is allowed."""
         with suppress(OSError):  # it is gone, or will be killed when it does not obey
             self._control.send(json.dumps({"stop": lane.number}).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        return self._hurry()
+
+    def _hurry(self) -> bool:
+        return not self.giving_way or not self._end.alive or hurry(self.pid)
 
     def add_listener(self, when_gone: Callable[[str], None]) -> None:
         """Have *when_gone* called, from a thread, with how this worker ended; now if it has."""
@@ -173,11 +179,13 @@ class WorkerProcess:
         """Kill it: *why* is what the runs in it say of it. It must still be ended."""
         self.why = self.why or why
         if self._end.alive:
+            self._hurry()  # threads end by themselves, which takes a core
             signal_group(self.pid)
 
     def end(self) -> None:
         """Kill it, and wait until it is gone; twice is fine."""
         self.why = self.why or "its worker process was closed"
+        self._hurry()
         self._end()
         with self._lock:
             lanes, self._lanes = self._lanes, []
