@@ -8,6 +8,7 @@ import json
 import re
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from time import time
 from typing import Final
 
@@ -119,7 +120,8 @@ class RuntimeApp:
 
     async def identity(self, request: web.Request) -> web.Response:
         """Say which process this is, so that requests can be signed for it; of a `nonce` in the query it states that it
-        is here, with its own key."""
+        is here, with its own key, in the turn of who asks, as each signature takes its time."""
+        await self._strange(request)
         incarnation, nonce = self._service.incarnation, request.query.get("nonce", "")[:64]
         said = {
             "protocol": SUBPROTOCOL,
@@ -192,6 +194,17 @@ class RuntimeApp:
             self.doors.admit(request.protocol, key.account)
         await self._service.shares.turn(key.account)
         return key
+
+    async def _strange(self, request: web.Request) -> None:
+        """Wait for the turn of a request that needs no key. Strangers have turns like one tenant, to whom these lead to
+        nothing; while they wait they make room for others, as those that say nothing do."""
+        shares, door = self._service.shares, self.doors.of(request.protocol) if self.doors is not None else None
+        if door is not None and door.account:
+            await shares.turn(door.account)
+            return
+        with door.idle() if door is not None else nullcontext():
+            await shares.turn("")
+        shares.reading.waste("")
 
     async def _signed(self, request: web.Request) -> SigningKey:
         """Return the key of a request without a body that was signed just now, for this process, in its turn."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -166,6 +167,15 @@ class Door(asyncio.Protocol):
             self._handed.resume_far()
         elif self._early is None:
             self.spoken.resume_writing()
+
+    @contextmanager
+    def idle(self) -> Generator[None]:
+        """Count the request that is being answered as none in the block: the connection may be cut for others."""
+        self.asks -= 1
+        try:
+            yield
+        finally:
+            self.asks += 1
 
     def cut(self, why: str) -> None:
         """End it at once."""
