@@ -194,6 +194,43 @@ async def test_who_wastes_its_turns_rests_beside_others(is_wasteful: bool) -> No
     assert took > 0.18 if is_wasteful else took < 0.09
 
 
+async def wasted_turns_take(*, at_once: bool) -> float:
+    """Return how long a tenant has for its work in wasted turns beside another one: done in them, or two passes of the
+    loop later, as what a task does that is begun, and begins another one."""
+    with loop_clock() as clock:
+        loop, used = asyncio.get_running_loop(), [0.0]
+        rounds = Rounds(lambda: True, clock, lambda: used[0])
+
+        def cost() -> None:
+            clock.advance(0.001)
+            used[0] += 0.001
+
+        async def work() -> None:
+            for _ in range(60):
+                await rounds.turn("bob")
+                rounds.waste("bob")
+                if at_once:
+                    cost()
+                else:
+                    loop.call_soon(loop.call_soon, cost)
+
+        task, began, last = asyncio.create_task(work()), clock(), clock()
+        while not task.done():
+            before = used[0]
+            await asyncio.sleep(0)
+            if used[0] == before:  # the loop has nothing to do
+                clock.advance(0.0001)
+            if clock() - last > 0.01:
+                last = clock()
+                await rounds.turn("ann")
+        return clock() - began
+
+
+async def test_what_follows_from_wasted_turns_counts_like_them() -> None:
+    """Who has the loop do something after a turn has no more of it than who does all in the turn."""
+    assert await wasted_turns_take(at_once=False) > 0.8 * await wasted_turns_take(at_once=True)
+
+
 async def test_what_was_wasted_is_forgiven_after_some_seconds() -> None:
     """A tenant that comes back later is like any other one."""
     now = [0.0]

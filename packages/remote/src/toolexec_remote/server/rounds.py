@@ -158,8 +158,10 @@ class Rounds:
         )
 
     def _begin_rested(self) -> None:
-        self._rest, self._looked = 0.0, (self._clock(), self._used())
-        self._begin_now(self._looked[0])
+        """Begin it after a rest. What the loop has done meanwhile counts for the next one: much of it follows from the
+        turns before, such as the start and the end of the runs that they were for."""
+        self._count_rest(now := self._clock())
+        self._begin_now(now)
 
     def _begin_now(self, now: float) -> None:
         self._round += 1
