@@ -16,6 +16,12 @@ def admission(running: int = 1, queued: int = 10, quota: TenantQuota | None = No
     return Admission(running, queued, lambda _: quota or TenantQuota(), lambda: now[0]), now
 
 
+def gives_way(queue: Admission, name: str, cores: int) -> bool:
+    """Return whether a run of a tenant leaves so many cores to others."""
+    queue.cores = cores
+    return queue.gives_way(name)
+
+
 async def test_places_are_given_in_order() -> None:
     """A run that leaves makes room for the one that has waited longest."""
     queue, _ = admission()
@@ -92,27 +98,27 @@ async def test_beyond_its_part_of_the_cores_a_tenant_gives_way() -> None:
     queue, now = admission(running=8)
     now[0] = 100.0
     runs = [queue.enter("busy") for _ in range(4)]
-    assert not queue.gives_way("busy", 4)
+    assert not gives_way(queue, "busy", 4)
     other = queue.enter("quiet")
-    assert (queue.gives_way("busy", 4), queue.gives_way("quiet", 4)) == (True, False)
+    assert (gives_way(queue, "busy", 4), gives_way(queue, "quiet", 4)) == (True, False)
     runs.pop().leave()
     runs.pop().leave()
-    assert not queue.gives_way("busy", 4)
-    assert queue.gives_way("busy", 2)
+    assert not gives_way(queue, "busy", 4)
+    assert gives_way(queue, "busy", 2)
     other.leave()
     now[0] = 104.0
-    assert queue.gives_way("busy", 2)
+    assert gives_way(queue, "busy", 2)
     now[0] = 106.0
-    assert not queue.gives_way("busy", 2)
+    assert not gives_way(queue, "busy", 2)
 
 
 async def test_who_wastes_places_gives_way_from_the_first_one_on() -> None:
     """A tenant whose runs are stopped again and again has what others leave, where there are others."""
     queue = Admission(8, 10, lambda _: TenantQuota(), lambda: 0.0, wastes=lambda name: name == "busy")
     queue.enter("busy")
-    assert not queue.gives_way("busy", 4)
+    assert not gives_way(queue, "busy", 4)
     queue.enter("quiet")
-    assert (queue.gives_way("busy", 4), queue.gives_way("quiet", 4)) == (True, False)
+    assert (gives_way(queue, "busy", 4), gives_way(queue, "quiet", 4)) == (True, False)
 
 
 async def test_a_weight_is_a_part_of_the_cores() -> None:
@@ -122,7 +128,52 @@ async def test_a_weight_is_a_part_of_the_cores() -> None:
     for _ in range(3):
         queue.enter("large")
     queue.enter("small")
-    assert (queue.gives_way("large", 4), queue.gives_way("small", 1)) == (False, False)
+    assert (gives_way(queue, "large", 4), gives_way(queue, "small", 1)) == (False, False)
     queue.enter("large")
     queue.enter("small")
-    assert (queue.gives_way("large", 4), queue.gives_way("small", 4)) == (True, True)
+    assert (gives_way(queue, "large", 4), gives_way(queue, "small", 4)) == (True, True)
+
+
+async def test_a_place_is_for_those_whose_caller_is_there() -> None:
+    """One that is paused keeps its place in the queue, which is the first again when it goes on."""
+    queue, _ = admission(running=1)
+    runs, first, second = queue.enter("a"), queue.enter("a"), queue.enter("a")
+    third, other = queue.enter("a"), queue.enter("b")
+    for each in (first, second):
+        each.pause()
+    first.pause()
+    runs.leave()
+    other.leave()
+    assert (third.turn.done(), first.turn.done(), queue.queued) == (True, False, 2)
+    third.leave()
+    assert (queue.running, queue.queued, queue.holds_too_much()) == (0, 2, [])
+    second.leave()
+    fourth = queue.enter("b")
+    fourth.leave()
+    first.resume()
+    first.pause()
+    assert (first.turn.done(), queue.running, queue.queued) == (True, 1, 0)
+
+
+async def test_who_wastes_places_has_its_part_of_the_cores() -> None:
+    """Beside others it has fewer places at once, as programs that are stopped take cores for nothing; it has all of them
+    soon after these have left."""
+    now, wasteful = [100.0], {"busy"}
+    queue = Admission(8, 99, lambda _: TenantQuota(), lambda: now[0], wastes=lambda name: name in wasteful, cores=4)
+    other = queue.enter("quiet")
+    busy = [queue.enter("busy") for _ in range(10)]
+
+    def running() -> int:
+        return sum(each.turn.done() for each in busy)
+
+    assert (running(), queue.free_for("busy")) == (2, 0)
+    wasteful.clear()
+    queue.fill_later()
+    assert running() == 6
+    wasteful.add("busy")
+    busy[0].leave()
+    assert running() == 6
+    other.leave()
+    now[0] = 106.0
+    queue.fill_later()
+    assert running() == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from packages.remote.tests.servers import KEY, OTHER
 from tests.loop_clock import LoopClock, loop_clock
 from tests.waiting import until
 
+from toolexec.errors import SandboxFailedError
 from toolexec.remote import GIVES_WAY, RuntimeServerSettings, TenantQuota
 from toolexec.runtime import Runtime
 from toolexec.sandbox import ExecuteRequest
@@ -72,6 +74,8 @@ class Server:
         self.service = service
         self.gave_way: list[bool] = []
         """Of each program that has begun, whether it leaves the cores to others."""
+        self.left_when_stopped: list[int] = []
+        """Of each program that was stopped, how many runs were not given up yet."""
         self.runs = DuplexRuns(service)
         ring: Any = KeyRing([KEY, OTHER])
         nothing: Any = None
@@ -95,7 +99,10 @@ class Server:
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async def wait(_: ExecuteRequest) -> None:
         made.gave_way.append(GIVES_WAY.get())
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            made.left_when_stopped.append(len([*made.runs]))
 
     settings = RuntimeServerSettings(
         keys=[KEY, OTHER],
@@ -150,6 +157,29 @@ async def test_no_run_gets_a_place_only_to_be_given_up(server: Server) -> None:
     await until(lambda: not [*server.runs])
     placed = service.metrics.registry.get_sample_value("toolexec_remote_queue_seconds_count")
     assert (socket.read, placed) == (50, service.settings.max_running)
+
+
+async def test_the_first_to_be_given_up_are_those_that_run(server: Server) -> None:
+    """They have places that others wait for, and compute; those behind them in the queue have nothing but that."""
+    socket = Bringing(LoopClock(0.0), [0.0], server.service.incarnation.id, "r", 50)
+    await server.begin_and_cut(socket, lambda: len(server.gave_way) == server.service.settings.max_running)
+    await until(lambda: not [*server.runs])
+    assert server.left_when_stopped == [49, 48]
+
+
+async def test_runs_of_who_is_away_take_no_place_from_those_who_are_there(server: Server) -> None:
+    """A place that is free goes to the next one whose client is there; those that wait have theirs when it is back."""
+    service = server.service
+    away = Bringing(LoopClock(0.0), [0.0], service.incarnation.id, "away", 20)
+    service.settings = replace(service.settings, reconnect=3600.0)
+    await server.begin_and_cut(away, lambda: len(server.gave_way) == 2)
+    for run in server.service.active()[:2]:
+        run.stop(SandboxFailedError("it is over"))
+    await until(lambda: len(service.active()) == 18)
+    assert (service.admission.running, service.admission.queued) == (0, 18)
+    here = Bringing(LoopClock(0.0), [0.0], service.incarnation.id, "here", 1)
+    await server.begin_and_cut(here, lambda: len(server.gave_way) == 3)
+    assert service.admission.running == 1
 
 
 async def test_programs_of_who_hangs_up_leave_the_cores_to_others(server: Server) -> None:

@@ -78,10 +78,10 @@ class DuplexRuns:
             waiting.add_done_callback(self._waiting.discard)
 
     async def _give_up(self, account: str, away: Sequence[DuplexRun], connection: Connection) -> None:
-        """Give up what has no caller any more, in turns of its tenant: who leaves many runs behind holds up no one. The
-        last one goes first: else the place of each that runs would be given to one that is given up next."""
+        """Give up what has no caller any more, in turns of its tenant: who leaves many runs behind holds up no one.
+        Those that have places go first, which others can have then."""
         await asyncio.sleep(self.service.settings.reconnect)
-        for run in reversed(away):
+        for run in sorted(away, key=lambda each: each.is_paused):
             if run.is_away_since(connection):
                 await self.service.shares.reading.turn(account)
                 self.service.shares.reading.waste(account)
@@ -117,10 +117,14 @@ class DuplexRun:
         self._is_over = False
         self._is_session = False
         self._is_forgotten = False
-        self._is_paused = False  # whether it would start, were its client there
         self._left: Connection | None = None  # the connection that it waits for the successor of
         self._closing: asyncio.Task[None] | None = None
         self.opening: asyncio.Task[None] | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits for a place, and gets none while its client is away."""
+        return self.run is not None and self.run.ticket is not None and self.run.ticket.is_paused
 
     @property
     def is_listened_to(self) -> bool:
@@ -159,9 +163,8 @@ class DuplexRun:
         self._give_back()
         self._left = None
         self._connection = connection
-        if self._is_paused and self.run is not None:
-            self._is_paused = False
-            self.run.confirmed.set()
+        if self.run is not None and self.run.ticket is not None:
+            self.run.ticket.resume()
         if self._is_over and not self.link.kept_count:
             self._forget()
         connection.put(self.link.ack())
@@ -174,9 +177,8 @@ class DuplexRun:
         if connection is not self._connection:
             return False
         self._connection, self._left = None, connection
-        if self.run is not None and self.run.state == "queued" and self.run.confirmed.is_set():
-            self._is_paused = True
-            self.run.confirmed.clear()
+        if self.run is not None and self.run.ticket is not None:
+            self.run.ticket.pause()
         return True
 
     def is_away_since(self, connection: Connection) -> bool:

@@ -11,6 +11,7 @@ from toolexec.errors import Outcome as CallOutcome
 from toolexec.errors import SandboxFailedError, ToolExecError
 from toolexec.remote import Stream
 from toolexec.sandbox import CodeResult
+from toolexec_remote.server.admission import Ticket
 from toolexec_remote.server.journal import Record
 from toolexec_remote.server.relay import RelayGateway
 from toolexec_remote.wire import RemoteRequest, encode_error, encode_result
@@ -73,6 +74,7 @@ class RemoteRun:
         self.outcome: Outcome | None = None
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.ticket: Ticket | None = None
         self.stopped_for: ToolExecError | None = None
         self.has_begun: bool = False  # a task that is cancelled earlier runs none of what frees its place
         self.seconds = 0.0  # what is left of its time limit, as its caller says; 0: all of it

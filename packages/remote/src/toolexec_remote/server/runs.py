@@ -76,6 +76,7 @@ class RunService:
             lambda: self.shares.is_shared,
             self.shares.reads,
             self.shares.reading.is_wasteful,
+            _CORES,
         )
         self.draining = False
         self.building = False  # a sandbox is being made, which a first run would have to wait for
@@ -112,6 +113,7 @@ class RunService:
             raise InvalidRequestError(f"there is no session {session} here; open a new one")
         ticket = self._placed(account, len(body), open_session)
         run = RemoteRun(account, run_id, body, request, watcher)
+        run.ticket = ticket
         if confirmed:
             run.confirmed.set()
         self._runs[account, run_id] = run
@@ -237,7 +239,7 @@ class RunService:
             run.watcher.started()
             APART.set(self.shares.is_shared)
             AS_JSON.set(True)
-            GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account, _CORES))
+            GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account))
             outcome = await self._execution.run(run, request, session and session.guest, traceparent)
         except asyncio.CancelledError:
             if run.state == "running":
@@ -353,7 +355,8 @@ class RunService:
 
     def take_back(self, now: float) -> None:
         """Take back a place that is not used for too long, from the tenant that has most beyond its share, where
-        another one waits. To be called again and again."""
+        another one waits; let in who may have one by now. To be called again and again."""
+        self.admission.fill_later()
         for account in self.admission.holds_too_much():
             idle = [*idle_places(account, self.active(), self._sessions)]
             longest = min(idle, key=lambda place: place.since, default=None)
