@@ -14,7 +14,7 @@ from packages.remote.tests.servers import KEY, OTHER
 from tests.loop_clock import LoopClock, loop_clock
 from tests.waiting import until
 
-from toolexec.errors import SandboxFailedError
+from toolexec.errors import SandboxFailedError, ToolExecError
 from toolexec.remote import GIVES_WAY, RuntimeServerSettings, TenantQuota
 from toolexec.runtime import Runtime
 from toolexec.sandbox import ExecuteRequest
@@ -26,7 +26,7 @@ from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.rounds import Rounds
 from toolexec_remote.server.runs import RunService
 from toolexec_remote.signature import KeyRing, ReplayCache, Target, sign, timestamp
-from toolexec_remote.wire import encode_request
+from toolexec_remote.wire import encode_error, encode_request
 
 SECOND = 1.0
 COST = 0.001
@@ -160,11 +160,26 @@ async def test_no_run_gets_a_place_only_to_be_given_up(server: Server) -> None:
 
 
 async def test_the_first_to_be_given_up_are_those_that_run(server: Server) -> None:
-    """They have places that others wait for, and compute; those behind them in the queue have nothing but that."""
+    """Others wait for the places that these have, and they compute; those behind them in the queue have nothing."""
     socket = Bringing(LoopClock(0.0), [0.0], server.service.incarnation.id, "r", 50)
     await server.begin_and_cut(socket, lambda: len(server.gave_way) == server.service.settings.max_running)
     await until(lambda: not [*server.runs])
     assert server.left_when_stopped == [49, 48]
+
+
+async def test_nothing_is_encoded_for_who_has_hung_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a run was refused is said to those who are there: for others it would be a third of what its end costs."""
+    said: list[ToolExecError] = []
+
+    def encoded(error: ToolExecError) -> bytes:
+        said.append(error)
+        return encode_error(error)
+
+    monkeypatch.setattr("toolexec_remote.server.remote_run.encode_error", encoded)
+    socket = Bringing(LoopClock(0.0), [0.0], server.service.incarnation.id, "r", 50)
+    await server.begin_and_cut(socket)
+    await until(lambda: not server.service.active())
+    assert said == []
 
 
 async def test_runs_of_who_is_away_take_no_place_from_those_who_are_there(server: Server) -> None:

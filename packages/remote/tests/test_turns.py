@@ -227,7 +227,7 @@ async def wasted_turns_take(*, at_once: bool) -> float:
 
 
 async def test_what_follows_from_wasted_turns_counts_like_them() -> None:
-    """Who has the loop do something after a turn has no more of it than who does all in the turn."""
+    """A tenant that has the loop do something after a turn has no more of it than one that does all in the turn."""
     assert await wasted_turns_take(at_once=False) > 0.8 * await wasted_turns_take(at_once=True)
 
 

@@ -29,7 +29,7 @@ from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
 pytestmark = pytest.mark.skipif(not can_start(), reason="there are no workers on this system")
 
 USUAL = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0
-NOBODY = 65534
+ORDINARY_USER = 65534
 LOW = min(19, USUAL + LOWER)
 
 
@@ -120,7 +120,7 @@ def test_it_looks_by_itself() -> None:
 
 
 def test_who_leaves_the_cores_to_others_gets_one_for_its_end(long_runs: LongRuns) -> None:
-    """So do the others of its process, as one of them may have the interpreter; they leave the cores again after it."""
+    """The others of its process get one, too, as one of them may have the interpreter; they leave the cores after it."""
     one, other = (Thread(long_runs, computes=False, gives_way=True) for _ in range(2))
 
     def ranks() -> list[bool]:
@@ -141,14 +141,14 @@ def test_who_leaves_the_cores_to_others_gets_one_for_its_end(long_runs: LongRuns
     other.end()
 
 
-def test_an_ordinary_user_is_told_that_they_get_none() -> None:
-    """Such a guest has more time to end, before its worker is killed with all others in it."""
+def test_for_an_ordinary_user_they_get_none() -> None:
+    """A guest of theirs has more time to end, before its worker is killed with all others in it."""
     if os.geteuid():
         pytest.skip("only root can be another user")
     program = (
         "import os, sys; found = {}; "
         "exec(compile(sys.stdin.read(), 'long_runs', 'exec'), found); hurry = found['hurry']; "
-        f"os.setgid({NOBODY}); os.setuid({NOBODY}); before = hurry(os.getpid()); "
+        f"os.setgid({ORDINARY_USER}); os.setuid({ORDINARY_USER}); before = hurry(os.getpid()); "
         "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); print(before, hurry(os.getpid()))"
     )
     said = subprocess.run(
@@ -222,8 +222,8 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
 
 @pytest.mark.full
 async def test_a_stopped_program_waits_for_no_other_one(python: PythonLanguage, workers: Workers) -> None:
-    """Those that have what others leave are like others as soon as one of them is told to end, be it before its process
-    could take note of it."""
+    """Those that have what others leave are like others as soon as one of them is to end, be it before its process could
+    take note of it."""
     if not hurry(os.getpid()) or os.geteuid():
         pytest.skip("this user may not raise a priority")
     kit = Kit()

@@ -25,11 +25,11 @@ _LOST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a run: `kind` is `result`, or `refused` for one that never started; `body` is the response, `error`
-    what went wrong, if that is known, and `digest` the SHA-256 of the body, where that was computed already."""
+    """The end of a run: `kind` is `result`, or `refused` for one that never started; `encoded` the response to a run,
+    `error` what went wrong, if that is known, and `digest` the SHA-256 of the body, where that was computed already."""
 
     kind: Literal["result", "refused"]
-    body: bytes
+    encoded: bytes
     error: ToolExecError | None = None
     digest: str = ""
 
@@ -37,7 +37,12 @@ class Outcome:
     def refused(cls, error: ToolExecError) -> Outcome:
         """Return the outcome of a run that never started."""
         error.outcome = CallOutcome.NOT_SENT
-        return cls("refused", encode_error(error), error)
+        return cls("refused", b"", error)
+
+    @property
+    def body(self) -> bytes:
+        """The response; a refusal is encoded only when it is sent, as no one is there for those that are given up."""
+        return self.encoded if self.encoded or self.error is None else encode_error(self.error)
 
 
 class Watcher(Protocol):
