@@ -223,7 +223,7 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
 @pytest.mark.full
 async def test_a_stopped_program_waits_for_no_other_one(python: PythonLanguage, workers: Workers) -> None:
     """Those that have what others leave are like others as soon as one of them is to end, be it before its process could
-    take note of it."""
+    notice."""
     if not hurry(os.getpid()) or os.geteuid():
         pytest.skip("this user may not raise a priority")
     kit = Kit()
