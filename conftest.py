@@ -138,7 +138,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave the files of other tiers unread in the fast tier: to import them takes a fifth of its start."""
+    """Leave the files of other tiers unread: to import them takes a fifth of the fast tier's start, and most of the
+    one above."""
     return True if tiers.leaves_out(collection_path) else None
 
 
@@ -151,6 +152,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if tiers.is_full_path(item.path):
             item.add_marker("full")
         marks = {mark.name for mark in item.iter_markers()}
+        if "full" in marks and not tiers.names_full_tests(item.path):
+            raise pytest.UsageError(f"name mark.full in the file of {item.nodeid}: `--tier above` reads no other")
         (kept if tiers.wants(marks) else left).append(item)
         if not tiers.is_traced(item.path, marks):
             item.add_marker("untraced")
@@ -159,10 +162,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-def pytest_collection_finish() -> None:
-    """Keep the collector from going through thousands of collected tests again and again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the collector from going through thousands of modules and tests again and again, while they are collected
+    and afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling | None:

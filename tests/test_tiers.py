@@ -141,6 +141,34 @@ def test_threads_stay_traced(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_the_tier_above_reads_only_files_that_name_it(tmp_path: Path) -> None:
+    """A file that does not name the mark is not imported there; one whose tests have it from elsewhere is refused."""
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    (tmp_path / "test_marked.py").write_text("import pytest\n@pytest.mark.full\ndef test_it(): pass\n")
+    (tmp_path / "test_plain.py").write_text("print('was read')\ndef test_it(): pass\n")
+    done = _ran(tmp_path, "above")
+    assert (done.returncode, "1 passed" in done.stdout, "was read" in done.stdout) == (0, True, False), done.stdout
+    done = _ran(tmp_path, "fast")
+    assert (done.returncode, "1 passed, 1 deselected" in done.stdout) == (0, True), done.stdout
+    (tmp_path / "test_plain.py").write_text("from test_marked import test_it\n")
+    done = _ran(tmp_path, "fast")
+    assert (done.returncode, "name mark.full in the file of test_plain.py::test_it" in done.stderr) == (4, True)
+
+
+def _ran(directory: Path, tier: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "TOOLEXEC_TEST_RUN"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-s", "--tier", tier],
+        cwd=directory,
+        env={**environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.full
 def test_what_needs_no_coverage_is_not_traced() -> None:
     """No tracer slows down a test like this one, in a worker either."""
     assert sys.gettrace() is None or is_traced(Path(__file__), {"full"})

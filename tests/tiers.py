@@ -20,6 +20,7 @@ import pytest
 
 TIERS = ("fast", "above", "full", "soak")
 _VARIABLE = "TOOLEXEC_TEST_TIER"
+_MARK = "mark.full"
 _ROOT = Path(__file__).parent
 
 # What the names of files below tests/, or those of packages/, begin with whose tests are all of the full tier, with the reason.
@@ -131,7 +132,16 @@ def is_full_path(path: Path) -> bool:
 
 def leaves_out(path: Path) -> bool:
     """Return whether the run's tier has no test of the file or directory *path*."""
-    return os.environ.get(_VARIABLE) == "fast" and path.suffix in {"", ".py"} and is_full_path(path)
+    tier = os.environ.get(_VARIABLE)
+    if tier == "above":
+        return path.suffix == ".py" and path.name.startswith("test_") and not names_full_tests(path)
+    return tier == "fast" and path.suffix in {"", ".py"} and is_full_path(path)
+
+
+@cache
+def names_full_tests(path: Path) -> bool:
+    """Return whether the file *path* may have tests of the full tier: all of its are, or it names the mark itself."""
+    return is_full_path(path) or _MARK in path.read_text("utf-8")
 
 
 def choose(tier: str) -> None:
