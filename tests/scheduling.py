@@ -13,7 +13,7 @@ from xdist.workermanage import WorkerController
 # has one worker busy while the others are done.
 LONGEST = (
     "tests/contract/test_containers.py",
-    "packages/kubernetes/tests/cluster/test_real_",
+    "packages/kubernetes/tests/cluster/",
     "tests/contract/test_escape.py",
     "tests/release/test_newest.py",
     "tests/release/test_oldest.py",
@@ -27,7 +27,22 @@ LONGEST = (
     "tests/code/test_stubs.py",
     "tests/contract/test_mcp_backend.py",
     # These have few tests, and would begin last.
+    "tests/runtime/wasm/test_component.py",
+    "tests/runtime/images/test_vm.py",
     "tests/server/http/test_many_tools.py",
+    "packages/remote/tests/test_simulation.py",
+    "tests/test_website.py",
+    "tests/runtime/test_large_results.py",
+    "packages/temporal/tests/server/test_kills.py",
+    "tests/release/test_others.py",
+    "packages/temporal/tests/server/test_model.py",
+    "packages/temporal/tests/server/test_engine.py",
+    "packages/remote/tests/test_many_runs.py",
+    "tests/runtime/test_measured.py",
+    "packages/valkey/tests/test_two_workers.py",
+    "packages/valkey/tests/test_tasks_of_two.py",
+    "tests/server/test_removed_keys.py",
+    "tests/backend/providers/openapi/test_mock_server.py",
     "tests/durable/test_kills.py",
     "tests/server/test_tasks_restart.py",
     "tests/server/test_other_clients.py",
@@ -40,8 +55,15 @@ LONGEST = (
     "tests/cli/test_serve_command.py",
 )
 
-# Files whose names begin with one of these go to one worker: they share servers that take long to start.
-TOGETHER = ("packages/kubernetes/tests/cluster/test_real_",)
+# Files whose names begin with one of a line go to one worker, under the first name of that line: they share what takes
+# long to make, and each worker makes its own. These are servers of Kubernetes, and a component with its code.
+TOGETHER = (
+    ("packages/kubernetes/tests/cluster/",),
+    (
+        "tests/runtime/wasm/test_component.py",
+        *(f"tests/runtime/wasm/test_{name}" for name in ("instance", "stdlib", "world")),
+    ),
+)
 
 
 class FileScheduling(LoadFileScheduling):
@@ -59,7 +81,7 @@ class FileScheduling(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         """Return what a test is given to a worker with: its file, or the files that share servers with it."""
         file = super()._split_scope(nodeid)
-        return next((beginning for beginning in TOGETHER if file.startswith(beginning)), file)
+        return next((line[0] for line in TOGETHER if file.startswith(line)), file)
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         """Keep where each test is in the worker's list: to look for it there took a second per thousand tests."""

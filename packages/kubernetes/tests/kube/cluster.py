@@ -229,7 +229,7 @@ def kubeconfig(url: str, ca: Path, token: str, namespace: str = "default") -> st
 _shared: list[KubeCluster] = []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kube_cluster() -> Iterator[KubeCluster]:
     """Start a cluster for all tests, which leave it as it is; one for all modules that have this fixture."""
     if not _shared:

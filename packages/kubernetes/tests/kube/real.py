@@ -308,7 +308,7 @@ def _space(cluster: RealCluster) -> Iterator[str]:
     assert not pods, f"pods are left: {pods}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def real_cluster() -> Iterator[RealCluster]:
     """Start a real control plane, with the node of the tests."""
     yield from _started(RealCluster)
@@ -320,7 +320,7 @@ def real_namespace(real_cluster: RealCluster) -> Iterator[str]:
     yield from _space(real_cluster)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kubelet_cluster() -> Iterator[RealCluster]:
     """Start a real control plane, with a real kubelet."""
     yield from _started(KubeletCluster)
