@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import json
 import os
 import sys
@@ -36,6 +37,7 @@ def be_a_new_user() -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # in a life of two seconds, eighty times: a fifth of the imports, and half a second at the end
     take_turn()
     be_a_new_user()
 
@@ -146,3 +148,4 @@ def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[-1]))
+    gc.freeze()  # the interpreter's end looks through all that is left
