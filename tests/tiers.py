@@ -6,7 +6,8 @@
 
 `--tier above` is what the full tier has above the fast one: `make test-full` runs the fast tier, then this.
 
-A test is of the fast tier unless it, or its module, has the mark `full` or `soak`, or its path is listed in `FULL`.
+A test is of the fast tier unless it, or its module, has the mark `full` or `soak`, or its path is listed in `FULL`. The tier
+above it reads only files of `FULL`, and those that name the mark.
 """
 
 from __future__ import annotations
