@@ -13,11 +13,8 @@ INSTALL = @$(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 
 PYTEST = $(BIN)/python -m pytest
 TESTS = $(if $(PACKAGE),packages/$(PACKAGE)/tests)
-# Tests wait nearly as much as they compute: one worker more than there are cores. Those above the fast tier wait longer,
-# for daemons, machines and the time limits of hostile programs: two more.
-PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + $(MORE)) --maxprocesses 8 --dist loadfile
-MORE = 1
-test-above: MORE = 2
+# Tests wait nearly as much as they compute: one worker more than there are cores.
+PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist loadfile
 
 # Compiled files make the second run start in half the time, whatever the machine's default is.
 unexport PYTHONDONTWRITEBYTECODE
