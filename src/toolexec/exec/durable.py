@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import toolexec.durable.clock as host_clock
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
 from toolexec.durable.engine import RESUMED, RecordedEngine
@@ -24,7 +23,6 @@ from toolexec.errors import (
     ClosedError,
     ConfigurationError,
     JournalError,
-    RunBusyError,
     RunError,
     RunWaitingError,
     ToolExecError,
@@ -44,7 +42,6 @@ from toolexec.exec.run_data import (
     session_of,
     steps_from_text,
     trace_of,
-    was_resumed,
     why_stopped,
 )
 from toolexec.exec.run_results import ENDED, NO_HOOKS, RunHooks, RunResult, ended_result, failed_result, result_data
@@ -93,25 +90,6 @@ class DurableRuns(JournalAccess):
         """Have the sources of tools be there."""
         if self._sources.pending:
             await self._sources.start()
-
-    async def due(self, limit: int) -> list[str]:
-        """Return the IDs of runs that could go on. Raises ConfigurationError where they do so by themselves."""
-        if self.engine is not None:
-            raise not_on_engine("to go on with what is due", "its workers do that, whatever wakes a run")
-        asked = limit
-        while True:  # until there are enough of those that a worker goes on with
-            found = await self.do(self.journal.due, host_clock.now(), asked)
-            due = [run_id for run_id in found if not await self._stays(await self.do(self.journal.get, run_id))]
-            if len(due) >= limit or len(found) < asked:
-                return due[:limit]
-            asked *= 2
-
-    async def _stays(self, run: RunRecord) -> bool:
-        """Return whether a run was forked to be looked at offline, and has called nothing since: only a caller who asks
-        for it may have it call real tools. Once it has called one, it is as any other."""
-        if not run.settings.get(OFFLINE):
-            return False
-        return not was_resumed(run, await self.do(self.journal.calls, run.id))
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -163,17 +141,13 @@ class DurableRuns(JournalAccess):
 
     # -- going on -----------------------------------------------------------------------------------------------
 
-    async def resume(
-        self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS, is_due: bool = False
-    ) -> RunResult:
-        """Go on with a run; see `Runs.resume`. Raises RunBusyError for one that is not for workers, if it *is_due*."""
+    async def resume(self, run_id: str, *, accept_changes: bool = False, hooks: RunHooks = NO_HOOKS) -> RunResult:
+        """Go on with a run; see `Runs.resume`."""
         if self.engine is not None:
             if accept_changes:
                 raise not_on_engine("accept_changes", "a call of such a run gets the tool as its worker has it")
             return await self._come_to(await self.engine.resume(run_id))
         run = await self.do(self.journal.get, run_id)
-        if is_due and await self._stays(run):
-            raise RunBusyError(f"the run {run_id} is a fork that was made offline", op="resume")
         return await self.go_on(run, new_owner(), hooks, accept_changes=accept_changes)
 
     async def go_on(

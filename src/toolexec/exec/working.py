@@ -14,7 +14,8 @@ from toolexec.durable.queues import QueueStore
 from toolexec.durable.run import RETRY, new_owner
 from toolexec.errors import ClosedError, JournalError, RunBusyError, RunError, ToolExecError
 from toolexec.exec.durable import LEASE
-from toolexec.exec.run_data import why_stopped
+from toolexec.exec.journal_access import not_on_engine
+from toolexec.exec.run_data import OFFLINE, was_resumed, why_stopped
 from toolexec.exec.schedules import fire_due
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class RunWorker:
         self._results: dict[str, RunResult] = {}
         self._again = asyncio.Event()
         self._failure: BaseException | None = None
+        self._damaged: set[str] = set()
 
     async def work(self, idle: float) -> None:
         """Do that until it is cancelled; look every *idle* seconds, and when a run has ended."""
@@ -76,10 +78,46 @@ class RunWorker:
     async def _look(self, limit: int) -> None:
         if _has_queues(self._durable):
             await fire_due(self._durable)
-        for run_id in await self._durable.due(limit):
-            if run_id not in self._tasks:
-                self._begin(run_id, self._resume(run_id))
+        for run in await self._due(limit):
+            if run.id not in self._tasks:
+                self._begin(run.id, self._resume(run))
         await self._take()
+
+    async def _due(self, limit: int) -> list[RunRecord]:
+        """Return runs in no queue that could go on. Raises ConfigurationError where they do so by themselves."""
+        if self._durable.engine is not None:
+            raise not_on_engine("to go on with what is due", "its workers do that, whatever wakes a run")
+        journal, asked = self._durable.journal, limit
+        while True:  # until there are enough of those that a worker goes on with
+            found = await self._durable.do(journal.due, host_clock.now(), asked)
+            runs = [await self._read(run_id) for run_id in found]
+            due = [run for run in runs if run is not None]
+            if len(due) >= limit or len(found) < asked:
+                return due[:limit]
+            asked *= 2
+
+    async def _read(self, run_id: str) -> RunRecord | None:
+        """Return a run that a worker goes on with; None for another one, for one that was deleted meanwhile, and for
+        one that is damaged, which is logged once."""
+        try:
+            run = await self._durable.do(self._durable.journal.get, run_id)
+            return None if await self._stays(run) else run
+        except RunError:
+            return None
+        except JournalError as error:
+            if not error.details.get("damaged"):
+                raise
+            if run_id not in self._damaged:
+                self._damaged.add(run_id)
+                logger.warning("the run %s cannot be read, and is left alone: %s", run_id, error)
+            return None
+
+    async def _stays(self, run: RunRecord) -> bool:
+        """Return whether a run was forked to be looked at offline, and has called nothing since: only a caller who asks
+        for it may have it call real tools. Once it has called one, it is as any other."""
+        if not run.settings.get(OFFLINE):
+            return False
+        return not was_resumed(run, await self._durable.do(self._durable.journal.calls, run.id))
 
     async def _take(self) -> None:
         """Take from each queue what it has for this process."""
@@ -92,7 +130,7 @@ class RunWorker:
                 run = await self._durable.do(store.take_next, name, limits, owner, LEASE)
                 if run is None:
                     break
-                self._begin(owner, self._run_taken(run, owner))
+                self._begin(owner, self._run(run, owner))
 
     def _begin(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -110,32 +148,27 @@ class RunWorker:
         if self._failure is not None:
             raise self._failure
 
-    async def _resume(self, run_id: str) -> None:
+    async def _resume(self, run: RunRecord) -> None:
         async with self._room:
-            try:
-                self._has(run_id, await self._durable.resume(run_id, is_due=True))
-            except RunBusyError:
-                return
-            except ToolExecError as error:
-                logger.warning("the run %s could not be resumed: %s", run_id, error)
+            await self._run(run, new_owner())
 
-    async def _run_taken(self, run: RunRecord, owner: str) -> None:
+    async def _run(self, run: RunRecord, owner: str) -> None:
         try:
             result = await self._durable.go_on(run, owner)
             if (stopped := why_stopped(result)) is not None:
                 raise stopped
-        except ClosedError:  # this process ends, and the next one takes it
+        except (ClosedError, RunBusyError):  # another process takes it, or has it
             return
         except ToolExecError as error:
-            logger.warning("the run %s of the queue %s cannot be run here: %s", run.id, run.queue, error)
+            where = f" of the queue {run.queue}" if run.queue else ""
+            logger.warning("the run %s%s cannot be run here: %s", run.id, where, error)
             await self._put_off(run.id, owner, error)
-            self._again.set()
             return
         self._has(run.id, result)
 
     async def _put_off(self, run_id: str, owner: str, why: ToolExecError) -> None:
-        """Have a run wait for a decision, or for a while where that may help: it would be the next one of its queue for
-        ever."""
+        """Have a run wait for a decision, or for a while where that may help: it would be due at once, and the next one
+        of its queue, for ever."""
         now, details = host_clock.now(), {"error": why.to_dict()}
         if why.retryable:
             pause = float(why.details.get("retry_after") or _TRY_AGAIN)
@@ -144,11 +177,11 @@ class RunWorker:
             wait = Wait(step="", kind="settle", name=RETRY, details=details, since=now)
         with suppress(RunError, JournalError):
             await self._durable.do(self._durable.journal.suspend, run_id, owner, [wait])
+            self._again.set()
 
     def _has(self, run_id: str, result: RunResult) -> None:
         self._results[run_id] = result
-        if why_stopped(result) is None:  # else it would be tried again at once, for ever
-            self._again.set()
+        self._again.set()
         if self._on_result is not None:
             self._on_result(run_id, result)
 
