@@ -37,6 +37,7 @@ from toolexec.process.owner import this_owner
 from toolexec.run.code_shares import CodeShares
 from toolexec.run.gate import Gate
 from toolexec.runtime.wasm import WasmBackend
+from toolexec.testing import ScriptedSandbox
 
 OLD = Path(__file__).with_name("journal_1.sql")
 STEPS = [Step("fx:note", {"n": 1})]
@@ -235,6 +236,8 @@ async def test_what_cannot_be_queued(given: dict[str, Any], message: str, journa
 REFUSED: dict[str, Callable[[Exec], Awaitable[Any]]] = {
     "no sandbox": lambda ex: ex.execute_code("1", durable="order", profile="hardened"),
     "a limit": lambda ex: ex.execute_code("1", durable="order", limits=Limits(cpus=1.5)),
+    "an unknown language": lambda ex: ex.execute_code("1", durable="order", language="cobol"),
+    "a language that is not run again": lambda ex: ex.execute_code("1", durable="order", language="wasm"),
     "a path": lambda ex: ex.execute_code("1", durable="order", files={"a\\b": b""}),
     "a trial": lambda ex: ex.run_chain([Step("fx:note", {"n": 1})], durable="order", dry_run=True),
 }
@@ -247,8 +250,6 @@ REFUSED: dict[str, Callable[[Exec], Awaitable[Any]]] = {
         ({"code": "1", "timeout": -1.0}, "timeout must be above 0"),
         ({"workflow": "return 1", "timeout": 0.0}, "timeout must be above 0"),
         ({"code": "'\ud800'"}, "lone surrogate"),
-        ({"code": "1", "language": "cobol"}, "no sandbox for profile 'standard' runs 'cobol'"),
-        ({"code": "1", "language": "wasm"}, "cannot make a run of wasm again"),
         ({"code": "1", "profile": "loose"}, "unknown security profile 'loose'"),
         ({"code": "1", "files": {"../x": b""}}, "'../x' is not relative and plain"),
         ({"code": "1", "on_error": "undo"}, "on_error and dry_run are for workflows"),
@@ -302,6 +303,21 @@ async def test_a_run_that_is_refused_where_it_begins_is_not_written_down(
             await begin(ex)
         assert (await ex.runs.list(), await ex.runs.resume_due(), noted) == ([], {}, [])
         assert (await ex.run_chain([Step("run:sleep", {"seconds": 0})], durable="order")).ok  # its ID is free
+
+
+async def test_a_program_is_queued_for_the_sandboxes_of_workers(journal: SQLiteJournal) -> None:
+    """A process that enqueues or schedules a program needs no sandbox that takes it, also where a gate decides."""
+    lacking: dict[str, dict[str, Any]] = {
+        "another": {"runtime_backends": [ScriptedSandbox()]},
+        "none": {"enable_code_execution": False},
+    }
+    for name, settings in lacking.items():
+        async with Exec(journal=journal, queues={"q": ONE}, gate=Gate(), **settings) as producer:
+            await producer.runs.enqueue("q", code="return 1", language="javascript", run_id=name)
+            await producer.schedules.add(name, every=60.0, queue="q", code="return 1", language="javascript")
+    async with _exec(journal, q=ONE) as worker:
+        results = await worker.runs.resume_due()
+        assert (results["another"].value, results["none"].value) == (1, 1)
 
 
 async def test_a_run_that_waits_holds_no_place(journal: SQLiteJournal) -> None:

@@ -42,13 +42,14 @@ class Programs:
         approved = await self.admit(lambda: asked_chain(chain, current_origin()))
         return Program.here("chain", steps_to_text(chain), settings, approved=approved)
 
-    async def code(self, code: str, settings: CodeSettings) -> Program:
-        """Return code, or a workflow, as runs are made of it, once the gate has admitted it."""
+    async def code(self, code: str, settings: CodeSettings, *, here: bool = False) -> Program:
+        """Return code, or a workflow, as runs are made of it, once the gate has admitted it. *here* says that it begins
+        in this process: others may have sandboxes that this one lacks."""
         language = settings.get("language") or self._options.default_language
         kind: RunKind = "workflow" if language in ("workflow", "dsl") else "code"
         runs = self._code()
         request = runs.request(code, settings)  # raises for what makes no sense, before anything is written
-        runs.check(request)
+        runs.check(request, here=here)
         approved = await self.admit(lambda: runs.asked(request))
         return Program.here(kind, code, settings_to_json(settings), approved=approved)
 

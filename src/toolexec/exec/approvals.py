@@ -83,7 +83,9 @@ def _run_of(args: JSONObject | None, code: Callable[[], CodeRuns]) -> RunRequest
         return None
     try:
         runs = code()
-        return runs.asked(runs.request(source, settings))
+        request = runs.request(source, settings)
+        runs.check_on(request)
+        return runs.asked(request)
     except ToolExecError:
         return None
 

@@ -177,10 +177,7 @@ class CodeRuns:
         `enter` do, and, at the start of the block, what `begun` raises for *asks* and *counts*; a workflow needs no
         runtime."""
         self.enter()
-        if self.language(request) == "workflow":
-            self._sources.check_open()
-        else:
-            _ = self.runtime
+        self.check_on(request)
         executor = self.executor
         if self._gate is not None:
             return self._decided(self._gate, executor.config, request, asks=asks, counts=counts)
@@ -213,7 +210,7 @@ class CodeRuns:
         if language == "workflow":
             kind: RunKind = "skill" if request.metadata.get(SKILL) else "workflow"
             return RunRequest(kind=kind, origin=CURRENT.get(), details=details, args=shown)
-        profile, _ = effective_profile(request.profile, self.runtime.default_profile)
+        profile, _ = effective_profile(request.profile, self._options.security_profile)
         shown["profile"] = profile
         spoken = base_language(language)
         return RunRequest(
@@ -253,16 +250,24 @@ class CodeRuns:
         self.executor.granted(request)
         return request
 
-    def check(self, request: ExecuteRequest) -> None:
-        """Raise InvalidRequestError and ConfigurationError for a durable run that can begin at no time. Where code is
-        switched off here, its sandboxes may be elsewhere."""
+    def check_on(self, request: ExecuteRequest) -> None:
+        """Raise ConfigurationError where code is switched off, which workflows are not, or the Exec is closed."""
+        if self.language(request) == "workflow":
+            self._sources.check_open()
+        else:
+            _ = self.runtime
+
+    def check(self, request: ExecuteRequest, *, here: bool) -> None:
+        """Raise InvalidRequestError and ConfigurationError for a durable run that can begin at no time; *here*, where
+        it begins in this process, also by its sandboxes. Else they are those of the workers."""
         language = self.language(request)
         if language == "workflow":
             return
         request.check()
         spoken = TYPED.get(language, language)
         check_trial(request, spoken)
-        if self._options.enable_code_execution:
+        effective_profile(request.profile, self._options.security_profile)
+        if here and self._options.enable_code_execution:
             self.runtime.check_repeatable(request.given(language=spoken))
 
     def _merged(self, code: str, settings: CodeSettings, *more: CodeSettings) -> ExecuteRequest:

@@ -109,7 +109,8 @@ class DurableRuns(JournalAccess):
 
     async def execute_code(self, run_id: str, code: str, settings: CodeSettings) -> CodeResult:
         """Run code as the run *run_id*; see `Exec.execute_code`."""
-        program = await self._sources.under_way.run(self.programs.code(code, settings))
+        admitted = self.programs.code(code, settings, here=self.engine is None)
+        program = await self._sources.under_way.run(admitted)
         hooks = RunHooks(on_event=settings.get("on_event"))
         return cast("CodeResult", await self._begin(run_id, program, hooks))
 
