@@ -106,6 +106,8 @@ def test_a_schema_without_names_leaves_values_to_json() -> None:
         ('{"a": ' + "[" * 100_000, "nested too deeply"),
         ("[1]", "arguments are a JSON object, not a list"),
         ("a:=", "the value of a: not JSON"),
+        ('a:={"b": 1, "b": 2}', "the value of a: the key 'b' is there twice"),
+        ('count={"b": 1, "b": 2}', "the key 'b' is there twice"),
         ("@missing.json", "cannot read missing.json: No such file"),
     ],
 )

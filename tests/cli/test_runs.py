@@ -48,6 +48,13 @@ def test_a_chain_waits_and_goes_on(cli: Cli, settings: Path, steps: Path) -> Non
     assert cli("runs", "replay", "order", "-c", settings).exit_code == 0
 
 
+def test_a_signal_with_a_key_twice_is_refused(cli: Cli, settings: Path, steps: Path) -> None:
+    """A payload is JSON or a string: one that is almost JSON is not sent as a string."""
+    assert cli("chain", steps, "--durable", "order", "-c", settings).exit_code == 4
+    sent = cli("runs", "signal", "order", "go", '{"a": 1, "a": 2}', "-c", settings)
+    assert (sent.exit_code, "the key 'a' is there twice" in sent.stderr) == (2, True)
+
+
 def test_a_run_is_cancelled_and_deleted(cli: Cli, settings: Path, steps: Path) -> None:
     """A run that waits ends at once; only then it can be deleted."""
     assert cli("chain", steps, "--durable", "order", "-c", settings).exit_code == 4

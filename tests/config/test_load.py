@@ -273,6 +273,23 @@ python = ["gone.py"]
 """
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TOOLEXEC_MCPSERVERS__GIT", '{"command": "git", "command": "rm"}'),
+        ("TOOLEXEC_TOOLSETS__OPS", '{"tools": ["a:*"], "tools": ["b:*"]}'),
+        ("TOOLEXEC_ENDPOINTS__OPS", '{"path": "/a", "path": "/b"}'),
+        ("TOOLEXEC_PROVIDERS__WEB", '{"kind": "http", "auth": {"token": 1, "token": 2}}'),
+        ("TOOLEXEC_POLICY__RULES", '[{"effect": "deny", "effect": "allow"}]'),
+    ],
+)
+def test_a_variable_with_a_key_twice_is_a_mistake(variable: str, value: str) -> None:
+    """A key that a variable has twice is refused, as in a file: none of the two values is taken in silence."""
+    [mistake] = mistakes(environment={variable: value})
+    assert variable in mistake
+    assert "is there twice" in mistake
+
+
 def test_all_mistakes_are_told_at_once_with_their_lines() -> None:
     """Each with the nearest key, or with what is expected; secrets are not quoted."""
     found = mistakes(write("a.toml", BAD), environment={"TOOLEXEC_SERVER__PROT": "1", "TOOLEXEC_HTTP__TLS_CERT": ""})

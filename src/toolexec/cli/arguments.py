@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from toolexec.cli.schema_text import accepted_types, follow
 from toolexec.cli.text_files import read_file, read_stdin, read_text
 from toolexec.errors import ConfigurationError, InvalidChainError
-from toolexec.model.json_document import read_document
-from toolexec.model.json_value import JSONDict, JSONValue
+from toolexec.model.json_document import KeyTwiceError, read_document
+from toolexec.model.json_value import JSONDict, JSONValue, shorten
 
 if TYPE_CHECKING:
     from toolexec.exec import Step
@@ -71,8 +71,10 @@ def _item(text: str, schema: object, root: object) -> JSONValue:
 
 def _json_or_text(text: str) -> JSONValue:
     try:
-        return _strict(text, "")
-    except ConfigurationError:
+        return read_document(text)
+    except KeyTwiceError as error:
+        raise ConfigurationError(f"the value {shorten(text)}: {error}") from error
+    except (ValueError, RecursionError):
         return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -291,11 +290,15 @@ async def delete(session: Session, run_id: str) -> int:
 
 
 def _payload(text: str | None) -> JSONValue:
+    from toolexec.model.json_document import KeyTwiceError, read_document
+
     if text is None:
         return None
     try:
-        return json.loads(text)
-    except ValueError:
+        return read_document(text)
+    except KeyTwiceError as error:
+        raise ConfigurationError(f"the payload: {error}") from error
+    except (ValueError, RecursionError):
         return text
 
 

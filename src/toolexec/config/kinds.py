@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from toolexec.durable.journals import is_address, is_journal_kind
 from toolexec.errors import ConfigurationError
+from toolexec.model.json_document import read_document
 from toolexec.model.json_value import JSONDict, to_json_lossy
 from toolexec.model.units import seconds, size
 from toolexec.runtime.kinds import KINDS, installed_kinds, lent_kinds
@@ -126,7 +127,7 @@ def _parse_number(text: str) -> Any:
 
 def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_document(text)
     except RecursionError as error:
         raise ValueError("it nests too deeply") from error
 

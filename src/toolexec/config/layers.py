@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from toolexec.config.transforms import TransformEntry
 from toolexec.errors import ConfigurationError
 from toolexec.errors.hints import did_you_mean
 from toolexec.errors.moved import MOVED_SETTINGS, MovedSetting
+from toolexec.model.json_document import KeyTwiceError, read_document
 from toolexec.model.json_value import JSONDict, JSONObject
 
 ENVIRONMENT_PREFIX: Final = "TOOLEXEC_"
@@ -235,36 +235,47 @@ class Layers:
                 hint = did_you_mean(name, by_name).partition(", ")[0]
                 self._mistakes.add("", f"unknown variable {name}; {hint}")
 
+    def _object(self, variable: str, text: str, what: str, block: str) -> JSONObject | None:
+        """Return the object that a variable has as JSON; None, and a mistake, for anything else."""
+        entry: object = None
+        try:
+            entry = read_document(text)
+        except KeyTwiceError as error:
+            self._mistakes.add(variable, str(error))
+            return None
+        except (ValueError, RecursionError):
+            pass
+        if isinstance(entry, Mapping):
+            return entry
+        self._mistakes.add(variable, f"it must be one {what} as a JSON object, as in {block}")
+        return None
+
     def _add_server(self, variable: str, name: str, text: str) -> None:
-        entry = _json_object(text)
+        entry = self._object(variable, text, "server", "mcpServers")
         if entry is None:
-            self._mistakes.add(variable, "it must be one server as a JSON object, as in mcpServers")
             return
         self.server_entries[name] = entry, variable
 
     def _add_toolset(self, variable: str, name: str, text: str) -> None:
         """Take a toolset from a variable in place of the one with this name, whatever its case; or add it."""
-        data = _json_object(text)
+        data = self._object(variable, text, "toolset", TOOLSETS)
         if data is None:
-            self._mistakes.add(variable, f"it must be one toolset as a JSON object, as in {TOOLSETS}")
             return
         known = next((each for each in self.toolset_entries if folded(each) == folded(name)), name.lower())
         self.toolset_entries[known] = NamedTable(data=data, where=variable, origin=variable)
 
     def _add_endpoint(self, variable: str, name: str, text: str) -> None:
         """Take an endpoint from a variable in place of the one with this name, whatever its case; or add it."""
-        data = _json_object(text)
+        data = self._object(variable, text, "endpoint", ENDPOINTS)
         if data is None:
-            self._mistakes.add(variable, f"it must be one endpoint as a JSON object, as in {ENDPOINTS}")
             return
         known = next((each for each in self.endpoint_entries if folded(each) == folded(name)), name.lower())
         self.endpoint_entries[known] = EndpointEntry(data=data, where=lambda _: variable, origin=variable)
 
     def _add_provider(self, variable: str, name: str, text: str) -> None:
         """Take a provider from a variable in place of the one with this name, whatever its case; or add it."""
-        data = _json_object(text)
+        data = self._object(variable, text, "provider", PROVIDERS)
         if data is None:
-            self._mistakes.add(variable, f"it must be one provider as a JSON object, as in {PROVIDERS}")
             return
         known = next((each for each in self.provider_entries if folded(each) == folded(name)), name.lower())
         self.provider_entries[known] = ProviderEntry(data=data, where=lambda _: variable, origin=variable)
@@ -297,6 +308,9 @@ class Layers:
         """Take a value or a string from the variable or the flag *name*."""
         try:
             read = key.kind.parse(value) if isinstance(value, str) else value
+        except KeyTwiceError as error:
+            self._mistakes.add(name, f"{key.path}: {error}")
+            return
         except ValueError:
             self._mistakes.add(name, f"{key.path} must be {key.kind.expects}, written as JSON")
             return
@@ -367,14 +381,6 @@ def _where_it_belongs(name: str) -> str:
     return f"it belongs into [{blocks[0]}]" if len(blocks) == 1 else ""
 
 
-def _json_object(text: str) -> JSONObject | None:
-    try:
-        entry = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return entry if isinstance(entry, Mapping) else None
-
-
 def folded(name: str) -> str:
     """Return a server's or a toolset's name as variables have it: without case, and without hyphens."""
     return name.lower().replace("-", "_")
@@ -397,7 +403,7 @@ def _moved_table(path: str, value: object) -> JSONDict | None:
         return None
     if isinstance(value, str) and moved.fits is not str:
         with suppress(ValueError, RecursionError):  # then it does not fit, which is said with what is expected
-            value = json.loads(value)
+            value = read_document(value)
     block, _, name = path.partition(".")
     return {block: {name: value}}
 

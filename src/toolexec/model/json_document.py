@@ -8,16 +8,20 @@ from typing import Any
 from toolexec.model.json_value import JSONDict, JSONValue, refuse_constant, shorten
 
 
+class KeyTwiceError(ValueError):
+    """An object of a JSON document has a key twice."""
+
+
 def read_document(text: str) -> JSONValue:
     """Return the value of a JSON document.
 
-    Raises ValueError for what is not JSON, for `NaN` and infinities, and for an object with a key twice, of which a
-    lenient reader takes the last; RecursionError for too many levels.
+    Raises ValueError for what is not JSON, for `NaN` and infinities; KeyTwiceError, a ValueError, for an object with a
+    key twice, of which a lenient reader takes the last; RecursionError for too many levels.
 
     >>> read_document('{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ...
-    ValueError: the key 'a' is there twice
+    toolexec.model.json_document.KeyTwiceError: the key 'a' is there twice
     """
     return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_object)
 
@@ -31,6 +35,6 @@ def _object(pairs: list[tuple[str, Any]]) -> JSONDict:
     found: JSONDict = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(twice(key))
+            raise KeyTwiceError(twice(key))
         found[key] = value
     return found
