@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-_EVERY: Final = 0.3
+_EVERY: Final = 1.0
+_SOON: Final = 0.3
+"""After how many seconds files that have changed are looked at again."""
 _Signature: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -31,17 +33,17 @@ class FileWatch:
         done: _Signature | None = None
         before = await asyncio.to_thread(self._signature)
         while True:
-            is_requested = await self._next()
+            is_requested = await self._next(_EVERY if before == done else _SOON)
             now = await asyncio.to_thread(self._signature)
             if is_requested or now == before != done:
                 await self._act()
                 done = now
             before = now
 
-    async def _next(self) -> bool:
+    async def _next(self, seconds: float) -> bool:
         """Wait for a request, or for the next look at the files; return whether it was a request."""
         try:
-            await asyncio.wait_for(self._requested.wait(), _EVERY)
+            await asyncio.wait_for(self._requested.wait(), seconds)
         except TimeoutError:
             return False
         self._requested.clear()

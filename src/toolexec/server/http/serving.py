@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
@@ -32,6 +32,7 @@ from toolexec.server.pauses import watch_loop
 from toolexec.server.short_steps import short_steps
 
 _FARTHER = 1.0
+_DATE_SECONDS = 1.0
 
 
 @runtime_checkable
@@ -61,10 +62,24 @@ class _Listener(uvicorn.Server):
         self._http = http
         self._seats = seats
         self.listening = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    def stop(self) -> None:
+        """Have `serve` end."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Have the header with the date be set each second until it is time to stop; uvicorn looks ten times as
+        often whether it is."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_SECONDS):
+                    await self._stopping.wait()
 
     async def startup(self, sockets: Any = None) -> None:
         config, http = self.config, self._http
@@ -146,7 +161,7 @@ async def serve_http(
         except Exception as error:
             failure = error
         finally:
-            listener.should_exit = True
+            listener.stop()
             with anyio.CancelScope(shield=True):
                 ends = await asyncio.gather(app.drain(http.shutdown_grace), serving, return_exceptions=True)
         failure = failure or next((end for end in ends if isinstance(end, Exception)), None)
