@@ -398,9 +398,12 @@ class _Report:
 
     async def _backends(self) -> None:
         await asyncio.sleep(_PATIENCE)  # the first answer comes first: the server starts them by itself
-        with suppress(ConfigurationError):  # closed before it has begun
+        try:
             await self.built.ex.start()
-        for status in self.built.ex.backend_statuses():
+            statuses = self.built.ex.backend_statuses()
+        except ConfigurationError:  # closed before it has begun
+            return
+        for status in statuses:
             if status.enabled and not status.available and status.reason != _CLOSED:
                 self._note(f"warning: {status.name} is unavailable: {status.reason or 'still connecting'}")
 

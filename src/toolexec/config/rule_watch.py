@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from toolexec.config.unused_patterns import names_tools, namespaces_of, unused_patterns
+from toolexec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from toolexec.config.loaded import LoadedConfig
@@ -32,7 +34,11 @@ class RuleWatch:
         self._said: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled, or the Exec is closed."""
+        with suppress(ConfigurationError):
+            await self._watch()
+
+    async def _watch(self) -> None:
         done: _State | None = None
         before: _State | None = None
         while True:

@@ -181,7 +181,8 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         and what that needs is closed with it. In a child that was forked while this Exec was in use it does nothing,
         for all of it is the parent's. Raises ConfigurationError on another event loop than the one that runs its code.
 
-        Whatever is run, searched or started afterwards raises ConfigurationError, which says that the Exec is closed.
+        Whatever is asked, run, added or started afterwards raises ConfigurationError, which says that the Exec is
+        closed.
         """
         await self._parts.aclose()
 
@@ -256,6 +257,7 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         """
         from toolexec.exec.approvals import needs_approval
 
+        self._parts.sources.check_open()
         return needs_approval(self, tool_id, args, lambda: self._parts.code)
 
     @checked("approved")
@@ -268,6 +270,7 @@ class Exec(ToolSources, ToolFinding, ResourceAccess, VendorMessages):
         """
         from toolexec.exec.approvals import approved
 
+        self._parts.sources.check_open()
         return approved(self, tool_id, args, lambda: self._parts.code)
 
     async def run_chain(

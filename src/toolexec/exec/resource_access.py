@@ -77,4 +77,5 @@ class ResourceAccess:
         """Return values that an *argument* of a prompt, or a variable of a template, may have, and that are like
         *value*; none from a server that completes nothing. *known* are other arguments. Raises as `read_resource`.
         """
+        self._parts.sources.check_open()
         return await self._parts.resources.complete(ref, argument, value, known)

@@ -87,7 +87,9 @@ class Sources:
         self._recorded: BackendRegistry | None = None
 
     def add(self, backends: Sequence[Backend]) -> Added:
-        """Register and adopt *backends*; raises BackendError for a name in use, with none of them added."""
+        """Register and adopt *backends*; raises BackendError for a name in use, with none of them added, and
+        ConfigurationError after `aclose`."""
+        self.check_open()
         for backend in backends:
             if not hasattr(backend, "list_tools") or not hasattr(backend, "call"):
                 raise ConfigurationError(f"add_backends: a backend has list_tools, call and more, unlike {backend!r}")
@@ -288,7 +290,8 @@ class Sources:
         stopping.result()
 
     def statuses(self) -> list[BackendStatus]:
-        """Return how every backend is, in order of registration."""
+        """Return how every backend is, in order of registration. Raises ConfigurationError after `aclose`."""
+        self.check_open()
         return [self._status(backend) for backend in (self._recorded or self._backends).list()]
 
     def unavailable(self, tool_id: str) -> str | None:

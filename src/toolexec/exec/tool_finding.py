@@ -83,6 +83,7 @@ class ToolFinding:
 
     async def links_ready(self) -> Links:
         """Return the `links` once all tools were looked at; where there are many, the event loop goes on meanwhile."""
+        self._parts.sources.check_open()
         return await self._parts.links.ready()
 
     @checked("suggest_chain")

@@ -58,6 +58,7 @@ class ToolSources:
         lives. *name* is for plain functions: a name or a whole ID. Raises InvalidToolError, InvalidSchemaError (with
         the place in the schema), ToolConflictError or ConfigurationError, with nothing added.
         """
+        self._parts.sources.check_open()
         return self._parts.adding.add(tool, name, handler, binding, doc)
 
     @checked("add_skill")
@@ -72,6 +73,7 @@ class ToolSources:
         Raises WorkflowSyntaxError, WorkflowCheckError for mistakes that no tool is needed to see, ConfigurationError,
         InvalidToolError or ToolConflictError, with nothing added.
         """
+        self._parts.sources.check_open()
         return self._parts.skills.add(skill)
 
     @property
@@ -240,4 +242,5 @@ class ToolSources:
         """
         from toolexec.exec.exchanging import prepare_tools
 
+        self._parts.sources.check_open()
         return prepare_tools(self._parts, transforms, remove_skills, add_skills)

@@ -17,7 +17,7 @@ from toolexec.runtime.base import Availability
 from toolexec.runtime.wasm import WasmBackend
 from toolexec.server.auth import ApiKey, AuthSettings
 from toolexec.server.auth.credentials import hash_key
-from toolexec.server.http import Health, HttpSettings
+from toolexec.server.http import Health, HttpSettings, Metrics
 
 from .conftest import Serve
 
@@ -168,3 +168,13 @@ async def test_what_conversations_cost_is_for_operators(serve: Serve) -> None:
     assert (one["caller"], one["session"], one["tokens"], one["read"]) == ("bob", "s", 103, {"results": 100})
     plain = await serve()
     assert (await plain.request("GET", "/context")).status_code == 404
+
+
+async def test_a_closed_exec_is_not_ready() -> None:
+    """The report of a server whose Exec was closed fails and says so, and its metrics are there."""
+    ex = Exec()
+    health, metrics = Health.of(ex), Metrics(ex.backend_statuses)
+    await ex.aclose()
+    report = await health.report()
+    assert (report.status, "this Exec is closed" in report.findings[0].message) == ("failed", True)
+    assert b"toolexec_calls_in_flight 0.0" in metrics.text()

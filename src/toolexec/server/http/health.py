@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Literal, Self, TypeAlias
 
 from toolexec.backend.base import BackendStatus
+from toolexec.errors import ToolExecError
 from toolexec.exec.facade import Exec
 from toolexec.model.json_value import JSONDict
 from toolexec.model.redaction import redactor
@@ -106,7 +107,11 @@ class Health:
             now = time.monotonic()
             if self._last is not None and self._last[0] + self._fresh > now:
                 return self._last[1]
-            checks = self._checks()
+            try:
+                checks = self._checks()
+            except ToolExecError as error:  # the Exec is closed
+                failure = Finding(name="exec", ok=False, required=True, message=redactor.text(error.message))
+                return HealthReport(findings=(failure,))
             found = [*await asyncio.gather(*(self._ask(name, check) for name, check in checks.items()))]
             found += [
                 Finding(name=name, ok=False, required=True, message="there is no such check")

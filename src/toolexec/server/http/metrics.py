@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -12,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from toolexec.backend.base import BackendStatus
 from toolexec.errors import (
     BackendUnavailableError,
+    ConfigurationError,
     InputValidationError,
     PolicyError,
     RateLimitedError,
@@ -74,7 +76,7 @@ class Metrics:
         )
         self._pauses = Histogram(
             "toolexec_loop_pause_seconds",
-            "How late the event loop was, measured 50 times a second.",
+            "How late the event loop was, measured 50 times a second while there is work.",
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -161,9 +163,10 @@ class _Backends:
     def collect(self) -> list[GaugeMetricFamily]:
         """Return one value for each enabled backend."""
         family = self._family()
-        for status in self._backends():
-            if status.enabled:
-                family.add_metric([status.name], float(status.available))
+        with suppress(ConfigurationError):  # the Exec is closed: none can be used
+            for status in self._backends():
+                if status.enabled:
+                    family.add_metric([status.name], float(status.available))
         return [family]
 
     def _family(self) -> GaugeMetricFamily:
