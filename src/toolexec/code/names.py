@@ -214,6 +214,7 @@ class _Book:
         namespace also those that have the name in any namespace."""
         if not 1 <= len(path) <= 2 or not all(part.isidentifier() for part in path):
             return []
+        path = (path[0].removeprefix("mcp__"),) if len(path) == 1 else path
         if self._folded is None:
             self._folded = {}
             if sum(map(len, self._names.values())) <= MAX_LISTED:
@@ -285,6 +286,12 @@ class _Book:
 
 
 _by_index: weakref.WeakKeyDictionary[Any, ToolNames] = weakref.WeakKeyDictionary()
+
+
+def path_in(tool_id: str) -> ToolPath:
+    """Return the path that an ID in another spelling stands for, as `github.list_issues` and `github/list_issues`."""
+    first, _, rest = tool_id.replace("/", ":").replace(".", ":").partition(":")
+    return (first, rest) if rest else (first,)
 
 
 def tool_at(index: Index, path: Sequence[str], *, allowed: Callable[[str], bool] | None = None) -> str:

@@ -22,8 +22,8 @@ CALLS: Final = frozenset(
 )
 """Functions that models expect: they take the ID of a tool, and its arguments."""
 
-ROOTS: Final = frozenset({"default_api", "functions"})
-"""What the APIs of some models call the object with the tools."""
+ROOTS: Final = frozenset({"codemode", "default_api", "functions", "mcp"})
+"""What the APIs of some models, and other systems, call the object with the tools."""
 
 ROOT: Final = "."
 """The path of `tools` itself."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toolexec.code.repair.bare_names import bare_names
+from toolexec.code.repair.entry import called
 from toolexec.code.repair.fences import MARKS, without_fence, without_indent
 from toolexec.code.repair.last_line import last_result
 from toolexec.code.repair.loops import without_nested_loops
@@ -63,6 +64,8 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
     if name := last_result(code, language):
         code = f"{code.rstrip()}\n{name}"
         note = f"the value is that of `{name}`, which the program ends with; say it with `return {name}`"
+    elif entry := called(code, language):
+        code, note = entry.code, f"nothing calls the function of the program: the value is that of `{entry.call}`"
     names = bare_names(code, tools, language)
     if language == "python":
         code = without_idle_awaits(code, names)

@@ -12,7 +12,7 @@ from toolexec.backend.failures import contained
 from toolexec.backend.here import Wait
 from toolexec.code.deliveries import Deliveries
 from toolexec.code.gateway import Gateway
-from toolexec.code.names import named_at, tool_at
+from toolexec.code.names import named_at, names_of, path_in, tool_at
 from toolexec.code.tools import AdmittedCall, Tools
 from toolexec.discovery.docs import DetailLevel
 from toolexec.errors import ProtocolError, ToolExecError, ToolTimeoutError
@@ -245,12 +245,15 @@ class RequestServer:
 
     def _tool_id(self, payload: JSONObject, *, calls: bool = False) -> str:
         """Return the tool that is meant; a path of Python names may stand for an unknown ID, and in calls also for a
-        tool that is hidden: they are refused, as by its ID."""
+        tool that is hidden: they are refused, as by its ID. An ID may have another spelling."""
         tool_id = _text(payload, "id")
         if payload.get("path") is True and self._tools is not None and self._tools.index.find(tool_id) is None:
             index, path = self._tools.index, tool_id.split(":")
             hidden = named_at(index, path) if calls else None
             return hidden or tool_at(index, path, allowed=self._tools.allows)
+        if self._tools is not None and self._tools.index.find(tool_id) is None:
+            names, path = names_of(self._tools.index), path_in(tool_id)
+            return names.exactly(path) or names.meant(path, allowed=self._tools.allows) or tool_id
         return tool_id
 
     def _result(self, result: Result, admitted: AdmittedCall | None) -> str:
