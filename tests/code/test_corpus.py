@@ -33,6 +33,7 @@ LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9", "blind10", "blind11"
 
 RIGHT_AFTER_ALL = {
     "blind8-python-149",
+    "blind8-typescript-12",
     "blind9-python-70",
     "blind9-javascript-35",
     "blind10-python-31",
@@ -42,9 +43,10 @@ RIGHT_AFTER_ALL = {
     "blind11-python-17",
     "blind11-python-33",
 }
-"""Their authors thought them wrong. The first returns a coroutine: the value of a program is awaited. The others
-call a tool with another name of an argument, and with values without names: they are passed as the tool has them.
-The last six write `null` for None, parse what is parsed, or give one string for a list of strings or a string for a number."""
+"""Their authors thought them wrong. The first returns a coroutine: the value of a program is awaited. The second has
+fields that its constructor declares. The others call a tool with another name of an argument, and with values without
+names: they are passed as the tool has them. The last six write `null` for None, parse what is parsed, or give one string
+for a list of strings or a string for a number."""
 
 NOT_FIXED = {"ways-python-133"}
 """It has a line of each of two languages."""

@@ -11,6 +11,11 @@ from toolexec.code.repair.source import ends_of, instead
 _BRACED: Final = re.compile(
     r"\.(?:map|flatMap|filter|find|some|every|sort|reduce|then)\(\s*((?:async\s*)?(?:\([^()]*\)|[\w$]+)\s*=>\s*)(?=\{)"
 )
+_NAMED: Final = re.compile(
+    r"^[ \t]*(?:(?:async[ \t]+)?function[ \t]+(\w+)[ \t]*\([^()]*\)"
+    r"|(?:const|let)[ \t]+(\w+)[ \t]*=[ \t]*(?:async[ \t]*)?\([^()]*\)[ \t]*=>)[ \t]*(?=\{)",
+    re.MULTILINE,
+)
 _STATEMENT: Final = re.compile(r"\b(?:return|throw|if|for|while|switch|try|const|let|var)\b")
 _MOST: Final = 100
 
@@ -29,3 +34,16 @@ def about_braced_functions(code: str) -> Iterator[str]:
         elif not re.search(r"\breturn\b", body) and ".push(" not in body:
             last = body.rsplit("\n", 1)[-1].strip()
             yield f"{about}, and this one returns nothing: {instead(last, f'return {last}')}"
+    for found in [*_NAMED.finditer(code)][:_MOST]:
+        name, end = found[1] or found[2], ends.get(found.end(), 0)
+        body = code[found.end() + 1 : end - 1] if end else ""
+        taken = re.search(rf"(?:[=(,:{{]|\breturn)[ \t]*(?:await[ \t]+)?{name}\(", code[: found.start()] + code[end:])
+        if not body.strip() or taken is None or re.search(r"\breturn\b", body):
+            continue
+        last = body.strip().rsplit("\n", 1)[-1].strip()
+        made = re.match(r"(?:const|let|var)[ \t]+(\w+)[ \t]*=[^=]", last)
+        new = f"{last} return {made[1]};" if made else "" if last[:1] in "})" else f"return {last}"
+        about = f"`{name}` has no `return`, so its result is undefined"
+        yield (
+            f"{about}: {instead(last, new)}" if new and code.count(last) == 1 else f"{about}: end it with `return ...`"
+        )

@@ -49,7 +49,7 @@ def _of_numbers(failure: Failure) -> str:
 
 def _of_call(failure: Failure, tools: Tools | None) -> str:
     """Advise on a length that is called, and on an array that is called with a place."""
-    if found := re.search(r"((?:[\w$]|\.|\[[^\[\]]*\])+)\.(length|count|size|len)\(\)", failure.source):
+    if found := re.search(r"((?:[\w$]|\.|\[[^\[\]]*\])*)\.(length|count|size|len)\(\)", failure.source):
         return f"an array has no `{found[2]}()`: {instead(found[0], f'{found[1]}.length')}"
     program = JavaScriptProgram(failure.code, tools) if tools is not None else None
     for found in re.finditer(r"(?<![\w$.])([A-Za-z_$][\w$]*)\((\d+)\)", failure.source):

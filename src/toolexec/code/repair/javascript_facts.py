@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from toolexec.code.repair.near_keys import alike, fold, part_of, path_to, words_of
+from toolexec.code.repair.promises import about_promises
 from toolexec.code.repair.shown import shown_keys, shown_value, whole_value
 from toolexec.code.repair.source import instead
 from toolexec.code.repair.tables import parts_of
@@ -30,6 +31,13 @@ _ARRAY_METHODS: Final = sorted(
     {*_OF_ARRAYS, "join", "reverse", "concat", "flat", "pop", "shift", "splice", "keys", "values", "entries", "fill"}
 )
 _COMPARED: Final = re.compile(r"([\w$]+(?:\??\.[\w$]+)+)\s*(?:={2,3})\s*(['\"])([^'\"\n]{1,60})\2")
+_ASKED: Final = re.compile(
+    r"(?P<chain>[\w$]+(?:\??\.[\w$]+)+?)\.includes\((?P<quoted>(['\"])(?P<text>[^'\"\n]{1,60})\3)\)"
+)
+_SOME: Final = re.compile(
+    r"(?P<chain>[\w$]+(?:\??\.[\w$]+)+?)\.(?:some|find|filter|every)\(\(?(?P<item>[\w$]+)\)? *=> *(?P=item) *===?"
+    r" *(?P<quoted>(['\"])(?P<text>[^'\"\n]{1,60})\4)\)"
+)
 _IN: Final = re.compile(r"(?:['\"`\])]|(?<!\w)(?<!\bconst )(?<!\blet )(?<!\bvar )[\w$]+) in [\w$(]")
 _LOOP: Final = re.compile(r"\bfor\s*\(\s*(?:const|let|var)?\s*[\w$]+ in\b")
 _READ: Final = re.compile(r"(?<=[\w$)\]])\??\.([A-Za-z_$][\w$]*)(?![\w$]|\s*\(|\s*=[^=>])")
@@ -121,7 +129,8 @@ def _about(code: str, read: Watched) -> Iterator[str]:
             yield f"{about}: {_awaited(code, [base]) or 'await it first'}"
         case "text" if read.kind == "Promise":
             named = re.findall(r"(?<![\w$.])[A-Za-z_$][\w$]*", _line(code, read.line))
-            yield f"a promise was put into text or a number: {_awaited(code, named) or 'await it first'}"
+            said = next(about_promises(code), "") or _awaited(code, named) or "await it first"
+            yield f"a promise was put into text or a number: {said}"
         case "text":
             yield f"an object with {shown_keys([_dict(read.value)])} was put into text: read one of its keys"
         case "iterate":
@@ -144,7 +153,7 @@ def _about(code: str, read: Watched) -> Iterator[str]:
         case "get":
             yield f"a Map has no {json.dumps(read.key)}: `.get(key)` reads it, and it has {shown_value(_firsts(read))}"
         case "read":
-            yield _of_kind(read, base)
+            yield _of_kind(read, base, code)
         case _:
             pass
 
@@ -233,13 +242,17 @@ def _of_array(read: Watched, of: str) -> Iterator[str]:
     yield f"{of} is an array{has}; it has no `{read.key}`{f': {near} is near' if near else ''}"
 
 
-def _of_kind(read: Watched, base: str) -> str:
+def _of_kind(read: Watched, base: str, code: str) -> str:
     """Say what a value that is not a plain object has: a date, a set, text, a number."""
     near, same = _near(read.key, read.own), _same(read.key, read.own)
     shown = f", {shown_value(read.value)}" if isinstance(read.value, str | int | float | list) else ""
     of = f"`{base}` is {_article(read.kind)}{shown}" if base else f"it is read from {_article(read.kind)}{shown}"
     if same and base:
         return f"{of}, without `{read.key}`: {instead(f'{base}.{read.key}', f'{base}.{same}')}"
+    added = re.findall(rf"(?<![\w$.]){re.escape(base)} *\+= *([\w$.]+)(?=;|$)", code, re.MULTILINE) if base else []
+    if isinstance(read.value, str) and len(added) == 1 and re.match(r"\d", read.value):
+        new = instead(f"{base} += {added[0]}", f"{base} += Number({added[0]})")
+        return f"{of}, as `{added[0]}` is text that was added to a number: {new}"
     if isinstance(read.value, str) and _NUMBER.fullmatch(read.value) and base and read.key.startswith("to"):
         return f"{of}: {instead(f'{base}.{read.key}', f'Number({base}).{read.key}')}"
     if read.kind == "string":
@@ -305,6 +318,26 @@ def _compared(read: Watched) -> Iterator[str]:
             yield f"no `{chain}` is {json.dumps(text)}, there are {', '.join(map(shown_value, others[:_MOST_OWN]))}"
         elif not others and items and isinstance(items[0], dict) and keys[0] not in items[0]:
             yield f"the items have no `{keys[0]}`, they have {shown_keys(items)}"
+    for found in (*_ASKED.finditer(read.of), *_SOME.finditer(read.of)):
+        keys = found["chain"].replace("?", "").split(".")[1:]
+        rows = [row for each in items for row in _list(_at(each, keys)) if isinstance(row, dict)]
+        having = dict.fromkeys(key for row in rows for key, part in row.items() if part == found["text"])
+        if len(having) == 1:
+            key, (item, old) = next(iter(having)), _asked(found)
+            new = old.replace(f".includes({found['quoted']})", f".some(({item}) => {item} === {found['quoted']})")
+            new = re.sub(rf"(?<=\W){re.escape(item)} ?===? ?(?=['\"])", f"{item}.{key} === ", new)
+            yield f"`{found['chain']}` is an array of objects with {shown_keys(rows)}: {instead(old, new)}"
+
+
+def _asked(found: re.Match[str]) -> tuple[str, str]:
+    """Return the name of an item, and the whole question."""
+    return found.groupdict().get("item") or "each", found[0]
+
+
+def _at(value: JSONValue, keys: Sequence[str]) -> JSONValue:
+    for key in keys:
+        value = _dict(value).get(key)
+    return value
 
 
 def _of_fold(read: Watched) -> Iterator[str]:
@@ -315,7 +348,9 @@ def _of_fold(read: Watched) -> Iterator[str]:
     about = "`reduce` began with a number and gave text, as an item is text"
     if used:
         path, text = used[0]
-        yield f"{about}: `{path[1:]}` is text, such as {shown_value(text)}; `Number(...)` makes a number of it"
+        summed = re.search(rf"\+ *([\w$]+{re.escape(path)})(?![\w$])", read.of)
+        new = instead(summed[0], f"+ Number({summed[1]})") if summed else "`Number(...)` makes a number of it"
+        yield f"{about}: `{path[1:]}` is text, such as {shown_value(text)}; {new}"
     else:
         yield f"{about} or an object: `Number(...)` makes a number of text"
 
@@ -331,6 +366,10 @@ def _numbers_as_text(value: JSONValue, path: str) -> Iterator[tuple[str, str]]:
 def _firsts(read: Watched) -> JSONValue:
     items = read.value if isinstance(read.value, list) else []
     return [each[0] for each in items if isinstance(each, list) and each]
+
+
+def _list(value: JSONValue) -> list[JSONValue]:
+    return value if isinstance(value, list) else []
 
 
 def _dict(value: JSONValue) -> dict[str, JSONValue]:

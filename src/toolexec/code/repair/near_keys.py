@@ -119,7 +119,7 @@ _ALIASES: Final = tuple(
         "count quantity qty amount stock number total units",
         "price cost fee rate amount cent",
         "total sum amount",
-        "location place city site",
+        "location place city town site",
         "temperature temp",
         "url link href uri",
         "description desc summary details text",

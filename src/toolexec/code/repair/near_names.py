@@ -77,9 +77,16 @@ def _meant(word: str, known: list[str]) -> str:
         [name for name, of in own.items() if of and of == words],
         difflib.get_close_matches(word[:_LONGEST], known, 1, cutoff=_CUTOFF),
         [name for name, of in own.items() if of and words and (of < words or words < of)],
+        [name for name, of in own.items() if len(of) == 1 and len(word) > 1 and _is_short(word.lower(), name.lower())],
     )
     found = next((way for way in ways if way), [])
     return found[0] if len(found) == 1 else ""
+
+
+def _is_short(word: str, name: str) -> bool:
+    """Return whether a word has some of the letters of a name in their order, from its first, as `cfg` of `config`."""
+    letters = iter(name)
+    return word[0] == name[0] and all(letter in letters for letter in word)
 
 
 def _bound_in(tree: ast.Module) -> Iterable[str]:

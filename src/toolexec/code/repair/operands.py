@@ -12,6 +12,9 @@ from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.source import instead
 
 _TO_TEXT: Final = re.compile(r'TypeError: can only concatenate str \(not "(?:int|float)"\) to str')
+_TO_DECIMAL: Final = re.compile(
+    r"TypeError: unsupported operand type\(s\) for [^:]+: '(?:(float)' and 'decimal\.|decimal\.Decimal' and '(float)')"
+)
 _TO_NUMBER: Final = re.compile(r"TypeError: unsupported operand type\(s\) for \+: '(?:int|float)' and 'str'")
 _OPERATORS: Final = (
     (re.compile(r"&&"), "and"),
@@ -52,6 +55,8 @@ def about_operands(failure: Failure) -> str:
         return _as_text(failure)
     if _TO_NUMBER.match(failure.message):
         return _as_numbers(failure)
+    if found := _TO_DECIMAL.match(failure.message):
+        return _as_decimal(failure, is_left=found[1] is not None)
     return ""
 
 
@@ -116,6 +121,31 @@ def _is_text(node: ast.expr) -> bool:
         return isinstance(node.op, ast.Add) and (_is_text(node.left) or _is_text(node.right))
     is_str = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str"
     return is_str or isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _as_decimal(failure: Failure, *, is_left: bool) -> str:
+    """Advise on the one operand that is a float, beside a Decimal."""
+    found: list[tuple[str, str]] = []
+    for node in _on_line(failure):
+        if isinstance(node, ast.BinOp | ast.AugAssign) and not (is_left and isinstance(node, ast.AugAssign)):
+            value = node.left if is_left and isinstance(node, ast.BinOp) else _right_of(node)
+            whole, text = (ast.get_source_segment(failure.code, each) or "" for each in (node, value))
+            match value:
+                case ast.Constant(value=float() | int()):
+                    new = f'Decimal("{text}")'
+                case ast.Call(func=ast.Name(id="float"), args=[_]):
+                    new = text.replace("float(", "Decimal(", 1)
+                case _:
+                    new = f"Decimal(str({text}))"
+            written = new + whole.removeprefix(text) if is_left else whole.removesuffix(text) + new
+            if text and isinstance(value, ast.Constant | ast.Call | ast.Name | ast.Attribute | ast.Subscript):
+                found.append((whole, written))
+    about = "a Decimal is not put together with a float"
+    return f"{about}: {instead(*found[0])}" if len(found) == 1 else f"{about}: `Decimal(str(...))` makes one of it"
+
+
+def _right_of(node: ast.BinOp | ast.AugAssign) -> ast.expr:
+    return node.right if isinstance(node, ast.BinOp) else node.value
 
 
 def _as_numbers(failure: Failure) -> str:

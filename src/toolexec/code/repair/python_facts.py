@@ -30,6 +30,7 @@ _LONGEST: Final = 80
 _MISSING: Final = re.compile(r"KeyError: (['\"])(.*)\1$|KeyError: (\d+)$", re.DOTALL)
 _NO_ATTRIBUTE: Final = re.compile(r"AttributeError: .*has no attribute '(\w+)'")
 _FORMAT: Final = re.compile(r"ValueError: time data '([^']{1,60})' does not match format '([^']{1,60})'")
+_MORE_OF_TIME: Final = "ValueError: unconverted data remains"
 _NOTHING: Final = re.compile(r"None(?:Type)?\b")
 _OF_NOTHING: Final = re.compile(
     r"IndexError|StopIteration|empty (?:sequence|iterable)|at least one|iterable argument is"
@@ -93,6 +94,8 @@ class _Facts:
         if (found := _FORMAT.match(message)) and (right := format_of(found[1])):
             offset = ", as it has an offset" if right.endswith("%z") else ""
             yield f"{shown_value(found[1])} has another form{offset}: {instead(found[2], right)}"
+        if message.startswith(_MORE_OF_TIME):
+            yield from self._of_rest()
         if _OF_NOTHING.search(message):
             yield from self._of_nothing()
         if _NOTHING.search(message):
@@ -167,6 +170,19 @@ class _Facts:
         if seen:
             yield f"{shown_value(key)} is in {', '.join([*seen][:2])}"
 
+    def _of_rest(self) -> Iterator[str]:
+        """Say which format has all of a time that has more than the one that it was read by."""
+        for node in self._nodes:
+            match node:
+                case ast.Call(func=ast.Attribute(attr="strptime"), args=[text, ast.Constant(value=str() as old)]):
+                    times = self._program.values(text)
+                    formats = {format_of(each) for each in times if isinstance(each, str)}
+                    right = formats.pop() if len(formats) == 1 else ""
+                    if right:
+                        yield f"{shown_value(times[0])} has more than that: {instead(old, right)}"
+                case _:
+                    pass
+
     def _of_nothing(self) -> Iterator[str]:
         """Say which list is empty, or how long it is, what has made it, and what would have been found."""
         is_index = self._failure.kind == "IndexError"
@@ -224,7 +240,8 @@ class _Facts:
         """Return what a name was last given above the line, as text; "" where that is a long story."""
         if not isinstance(node, ast.Name):
             return ""
-        text = self._program.given_to(node.id, self._failure.line)
+        given = self._program.given_to(node.id, self._failure.line)
+        text = " ".join(self._program.text(given).split()) if given is not None else ""
         return f", made by `{text}`" if text and len(text) <= _LONGEST and not text.isidentifier() else ""
 
 

@@ -104,10 +104,12 @@ class PythonNames:
 
     def _bind_lambda(self, node: ast.AST) -> Iterator[ast.arg]:
         """Yield the arguments of a lambda that is given each item of a list, as by `sorted` or `filter`."""
-        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-        if not isinstance(node, ast.Call) or called not in _GIVE_EACH:
+        func = node.func if isinstance(node, ast.Call) else None
+        is_sort = isinstance(func, ast.Attribute) and func.attr == "sort"
+        if not isinstance(node, ast.Call) or not (is_sort or (isinstance(func, ast.Name) and func.id in _GIVE_EACH)):
             return
         plain = [each for each in node.args if not isinstance(each, ast.Lambda)]
+        plain = [func.value] if is_sort and isinstance(func, ast.Attribute) else plain
         for each in (*node.args, *(keyword.value for keyword in node.keywords)):
             if isinstance(each, ast.Lambda) and len(each.args.args) == 1 and len(plain) == 1:
                 self._add(each.args.args[0], Part(plain[0], each.args.args[0].arg))
@@ -157,15 +159,15 @@ class PythonNames:
         found = [each for each in nodes if isinstance(each, ast.expr | ast.stmt) and is_at(each, line)]
         return sorted(found, key=lambda each: ((each.end_lineno or 0) - each.lineno, len(self._source(each))))
 
-    def given_to(self, name: str, line: int) -> str:
-        """Return the text of what a name was last given above a line; "" where that is not an assignment."""
+    def given_to(self, name: str, line: int) -> ast.expr | None:
+        """Return what a name was last given above a line; None where that is not an assignment."""
         given = [
             node
             for node in self._nodes
             if isinstance(node, ast.Assign) and node.lineno < line
             if any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
         ]
-        return " ".join(self.text(max(given, key=lambda node: node.lineno).value).split()) if given else ""
+        return max(given, key=lambda node: node.lineno).value if given else None
 
     def reads(self) -> Iterator[ast.Subscript | ast.Attribute | ast.Call]:
         """Yield the reads of keys, an inner one before what reads from it."""
@@ -174,6 +176,23 @@ class PythonNames:
         for node in found:
             if isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
                 yield node
+
+    def memberships(self) -> Iterator[tuple[ast.expr, ast.expr, str]]:
+        """Yield what is asked to be in something, that, and the whole question."""
+        for node in self._nodes:
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.In):
+                yield node.left, node.comparators[0], self.text(node)
+
+    def read_of(self, node: ast.expr) -> tuple[str, str] | None:
+        """Return the read of a key from *node*, with the key; None without one, or where more is read from that."""
+        above = self._above.get(id(node))
+        above = self._above.get(id(above)) if isinstance(above, ast.Await) else above
+        key = self._key(above) if isinstance(above, ast.Subscript | ast.Attribute) else None
+        if not isinstance(above, ast.Subscript | ast.Attribute) or not isinstance(key, str):
+            return None
+        is_more = isinstance(self._above.get(id(above)), ast.Subscript | ast.Attribute)
+        is_called = getattr(self._above.get(id(above)), "func", None) is above
+        return None if is_more or is_called else (self.text(above), key)
 
     def compared(self) -> Iterator[tuple[ast.expr, str, str]]:
         """Yield what is asked to be a text, to begin or to end with it: what it is asked of, how, and the text."""

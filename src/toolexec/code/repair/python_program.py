@@ -83,6 +83,18 @@ class PythonProgram(PythonNames):
             return [each for base in found for each in _item(base, key)]
         return self._called(node, depth) if isinstance(node, ast.Call) else []
 
+    def literal(self, node: ast.expr) -> list[JSONValue]:
+        """Return the value that the program itself has for a text, or for a list of strings; none for all else."""
+        bound = self.bound(node) if isinstance(node, ast.Name) else [node]
+        one = bound[0] if len(bound) == 1 else None
+        parts = one.elts if isinstance(one, ast.List | ast.Tuple | ast.Set) else [one]
+        strings: list[JSONValue] = [
+            each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
+        if not strings or len(strings) != len(parts):
+            return []
+        return strings if isinstance(one, ast.Constant) else [strings]
+
     def _made_of(self, node: ast.Dict, depth: int) -> list[JSONValue]:
         """Return an object that the program makes; none where a part of it is not known."""
         found: dict[str, JSONValue] = {}
@@ -179,7 +191,7 @@ class PythonProgram(PythonNames):
         if name == "asyncio.to_thread" and node.args:
             return self.values(ast.Call(node.args[0], node.args[1:], node.keywords), depth + 1)
         if name == "json.loads" and node.args:
-            return [_loaded(each) for each in self.values(node.args[0], depth + 1)]
+            return [part for each in self.values(node.args[0], depth + 1) for part in _loaded(each)]
         if name.endswith(".run_chain"):
             calls = [call for call in self._tools.tool_calls() if call.error is None and not call.is_open]
             return [calls[-1].value] if calls else []
@@ -219,8 +231,8 @@ def _parts(value: JSONValue) -> Iterable[JSONValue]:
     return value if isinstance(value, list) else ()
 
 
-def _loaded(value: JSONValue) -> JSONValue:
+def _loaded(value: JSONValue) -> list[JSONValue]:
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return [json.loads(value) if isinstance(value, str) else value]
     except ValueError:
-        return value
+        return []

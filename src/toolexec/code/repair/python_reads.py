@@ -113,7 +113,7 @@ class _Reads(PythonProgram):
         base, key, above = self._base(node), self._key(node), self._above.get(id(node))
         values = self.values(base)
         if key is None or not values:
-            return (self._of_keys(base) or self._of_characters(base)) if isinstance(key, str) else None
+            return (self._of_keys(base) or self._of_characters(base, key)) if isinstance(key, str) else None
         is_called = isinstance(above, ast.Call) and above.func is node
         of_times = is_called and time_as_text(values) and of_a_time(str(key))
         if (
@@ -202,13 +202,19 @@ class _Reads(PythonProgram):
         bound = self._bound_of(base) or [base]
         return any(isinstance(each, ast.expr) and "run_chain" in ast.unparse(each) for each in bound)
 
-    def _of_characters(self, base: ast.expr) -> Advice | None:
+    def _of_characters(self, base: ast.expr, key: str) -> Advice | None:
         """Advise on a name that is each character of a text, and is taken for an object."""
         for bound in self._bound_of(base):
             values = self.values(bound.of) if isinstance(bound, Part) else []
             if isinstance(bound, Part) and values and all(isinstance(each, str) for each in values):
                 of = self.text(bound.of)
                 about = f"`{of}` is text, and `for {bound.target} in {of}` gives its characters"
+                heads = [
+                    each.lstrip().partition("\n")[0].strip().split(",") for each in values if isinstance(each, str)
+                ]
+                if all(key in head for head in heads):
+                    new = f"for {bound.target} in csv.DictReader({of}.splitlines())"
+                    return Advice(f"{about}: {instead(f'for {bound.target} in {of}', new)}", is_certain=True)
                 return Advice(f"{about}: `{of}.splitlines()` gives its lines, which have no keys")
         return None
 

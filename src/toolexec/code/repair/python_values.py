@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from toolexec.code.repair.failure import Failure
+from toolexec.code.repair.naive_times import of_naive_times
+from toolexec.code.repair.no_return import returns_nothing
 from toolexec.code.repair.python_program import PythonProgram, program_of
+from toolexec.code.repair.python_tree import tree_of
 from toolexec.code.repair.shown import kind_of, shown_keys
 from toolexec.code.repair.source import calls_of, instead
 from toolexec.code.repair.times import time_as_text, time_of_number
@@ -52,8 +55,6 @@ def about_python_values(failure: Failure, tools: Tools) -> str:
     """Return what to write for what an operation on the line was given, or what that is; "" where it is not known."""
     if failure.language != "python" or not _OF_OPERANDS.match(failure.message):
         return ""
-    if _AWARE.match(failure.message):
-        return "one of them has a time zone, the other has none: give both one, as `.replace(tzinfo=timezone.utc)` does"
     if found := _SET.match(failure.message):
         return _of_set(failure) if found[1] in (None, "list") else ""
     program = program_of(failure.code, tools)
@@ -62,6 +63,10 @@ def about_python_values(failure: Failure, tools: Tools) -> str:
     if failure.kind in ("IndexError", "KeyError"):
         return next(_of_places(program, program.nodes(failure.line)[:_MOST_NODES], failure.message), "")
     nodes = program.nodes(failure.line)[:_MOST_NODES]
+    if _AWARE.match(failure.message):
+        return next(of_naive_times(program, nodes, failure.code))
+    if "'NoneType'" in failure.message and (said := next(_of_no_return(failure, program, nodes), "")):
+        return said
     if _NONE.match(failure.message):
         return next(_of_none(program, nodes), "")
     if unpacked := _UNPACKED.match(failure.message):
@@ -101,6 +106,15 @@ def _of_places(program: PythonProgram, nodes: Sequence[ast.AST], message: str) -
             yield f"`{text}` has `{key}` in {having} of {len(objects)}, not in all: {instead(whole, new)}"
 
 
+def _of_no_return(failure: Failure, program: PythonProgram, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Say that a function of the program has made None, as it has no `return`."""
+    tree = tree_of(failure.code)
+    for node in nodes if tree is not None else ():
+        made = program.given_to(node.id, failure.line) if isinstance(node, ast.Name) else node
+        if isinstance(made, ast.expr) and tree is not None and (said := returns_nothing(made, tree, failure.code)):
+            yield said
+
+
 def _of_none(program: PythonProgram, nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Say which value is None: a part of a result, or what a method gives that changes its object."""
     for node in nodes:
@@ -118,10 +132,13 @@ def _of_none(program: PythonProgram, nodes: Sequence[ast.AST]) -> Iterator[str]:
             if all(each is None for each in values):
                 yield f"`{text}` is None here: check it before it is read, as with `if {text} is not None`"
             else:
-                others = next(each for each in values if each is not None)
+                others = [each for each in values if each is not None]
+                read, new = program.read_of(node), ""
+                if read is not None and all(isinstance(each, dict) and read[1] in each for each in others):
+                    new = instead(read[0], f'({text} or {{}}).get("{read[1]}")')
                 yield (
-                    f"`{text}` is None in {sum(each is None for each in values)} of {len(values)}, "
-                    f"and {kind_of(others)} elsewhere: check it first, as with `if {text}`"
+                    f"`{text}` is None in {len(values) - len(others)} of {len(values)}, "
+                    f"and {kind_of(others[0])} elsewhere: {new or f'check it first, as with `if {text}`'}"
                 )
 
 
@@ -174,6 +191,8 @@ def _operands(node: ast.AST) -> list[ast.expr]:
             return [left, *others]
         case ast.AugAssign(value=value):
             return [value]
+        case ast.Call(func=ast.Attribute(attr="sort"), keywords=keywords):
+            return [each.value.body for each in keywords if isinstance(each.value, ast.Lambda)]
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _FOLDS:
             if (
                 not keywords
@@ -194,7 +213,7 @@ def _wanted(node: ast.AST, known: Sequence[tuple[ast.expr, list[JSONValue]]], me
     """Return the kind that an operation takes: "number", "text", "time"; "" where it is not known."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and all(time_as_text(each) for _, each in known):
         return "time"
-    if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _FOLDS):
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] not in _FOLDS | {"sort"}:
         is_text = re.search(r"must be (?:a )?str|expected str", message)
         return "text" if is_text else "number" if re.search(r"(?:real|int) number|float\(\)|int\(\)", message) else ""
     has_text = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each, _ in known)
@@ -221,6 +240,8 @@ def _made(text: str, values: Sequence[JSONValue], wanted: str) -> str:
     filled = [each for each in values if each is not None]
     if wanted == "number" and len(filled) < len(values) and filled and _fits(filled, wanted):
         return f"({text} or 0)"
+    if wanted == "number" and len(filled) < len(values) and filled and _fits(filled, "text"):
+        return f'({text} or "")'
     if wanted == "number" and all(isinstance(each, str) and _NUMBER.fullmatch(each) for each in values):
         return f"float({text})"
     lists = [each for each in values if isinstance(each, list)]

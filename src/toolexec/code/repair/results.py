@@ -32,7 +32,7 @@ _METHOD: Final = re.compile(
     r"TypeError: (?:'builtin_function_or_method' object is not (?:iterable|subscriptable)"
     r"|object of type 'builtin_function_or_method' has no len\(\))"
 )
-_COROUTINE: Final = re.compile(r"'coroutine'|\btype coroutine\b")
+_COROUTINE: Final = re.compile(r"\bcoroutine\b")
 _PROMISES: Final = re.compile(r"the value at ((?:/\d+)?) ?(?:its root )?is a promise \(await it\)")
 _NO_TIME: Final = re.compile(r"Date value is NaN|[Ii]nvalid (?:time|date)")
 _CALLS: Final = frozenset({"call", "execute", "fetch", "fetchall", "invoke", "run", "send", "unwrap"})

@@ -23,7 +23,8 @@ def may_be_silent(code: str, language: str, tools: Tools, value: JSONValue) -> b
     if language != "python":
         return language == "javascript"
     is_refused = any(call.error is not None for call in tools.tool_calls()[:_MOST_CALLS])
-    return is_refused or _ASKING.search(code) is not None or (value is None and "def " in code)
+    is_asking = _ASKING.search(code) is not None or (not value and " in " in code)
+    return is_refused or is_asking or (value is None and "def " in code)
 
 
 def about_value(
@@ -47,6 +48,7 @@ def about_value(
         return [swallowed] if swallowed else []
     from toolexec.code.repair.braced_functions import about_braced_functions
     from toolexec.code.repair.javascript_reads import javascript_advice
+    from toolexec.code.repair.no_return import about_printed
     from toolexec.code.repair.promises import about_promises
     from toolexec.code.repair.unknown_keys import about_unknown_keys
     from toolexec.code.repair.unmet import unmet_in_javascript
@@ -56,6 +58,8 @@ def about_value(
     notes += [*about_promises(code), *braced, *javascript_advice(code, tools, is_empty=is_empty)]
     if is_empty and not notes and not is_watched:
         notes += about_unknown_keys(code, tools)
+    if value is None and not notes:
+        notes += about_printed(code)
     if not value and not notes:
         notes += unmet_in_javascript(code, tools)
     return list(dict.fromkeys(notes))[:_MOST]

@@ -129,6 +129,9 @@ def _collect(root: Any, spans: list[_Span], kinds: set[str]) -> None:
             spans.append(whole)
             kinds.add(kind)
             continue
+        if kind == "method_definition" and (fields := _parameter_fields(node)):
+            spans.append((*fields[:2], False, fields[2]))
+            kinds.add("parameter_property")
         children = node.children
         if kind in ("as_expression", "satisfies_expression", "non_null_expression"):
             spans.append((children[0].end_byte, node.end_byte, False, ""))
@@ -146,6 +149,20 @@ def _collect(root: Any, spans: list[_Span], kinds: set[str]) -> None:
                 kinds.add(mark)
             else:
                 pending.append(child)
+
+
+def _parameter_fields(node: Any) -> tuple[int, int, str] | None:
+    """Return where a constructor sets the fields that its parameters declare, and what it says there."""
+    given, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
+    declaring = [
+        each for each in given.named_children if _has(each, "accessibility_modifier") or _has(each, "readonly")
+    ]
+    names = [each.child_by_field_name("pattern").text.decode() for each in declaring]
+    if not names or body is None:
+        return None
+    calls = [each for each in body.named_children if each.text.startswith(b"super(")]
+    at = calls[0].end_byte if calls else body.start_byte + 1
+    return at, at, "".join(f" this.{name} = {name};" for name in names)
 
 
 def _has(node: Any, kind: str) -> bool:

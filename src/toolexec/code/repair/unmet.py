@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -9,6 +10,7 @@ from typing import Final
 
 from toolexec.code.repair.python_program import PythonProgram, program_of
 from toolexec.code.repair.shown import shown_keys
+from toolexec.code.repair.source import instead
 from toolexec.code.tools import Tools
 from toolexec.model.json_value import JSONValue
 
@@ -29,6 +31,30 @@ def unmet_in(program: PythonProgram) -> Iterator[str]:
     for of, how, text in islice(program.compared(), _MOST):
         if (values := program.values(of)) and (said := _unmet(program.text(of), how, text, values)):
             yield said
+    for item, of, whole in islice(program.memberships(), _MOST):
+        yield from _no_member(program, item, of, whole)
+
+
+def _no_member(program: PythonProgram, item: ast.expr, of: ast.expr, whole: str) -> Iterator[str]:
+    """Yield what to write where a text is looked for among objects, or an object among strings."""
+    rows = [row for each in (program.literal(of) or program.values(of)) if isinstance(each, list) for row in each]
+    items = program.literal(item) or program.values(item)
+    strings, objects, new = (rows, items, "") if rows and isinstance(rows[0], str) else (items, rows, "")
+    if not strings or not objects or not all(isinstance(each, dict) for each in objects):
+        return
+    kept = [each for each in objects if isinstance(each, dict)]
+    keys = list(
+        dict.fromkeys(key for each in kept for key, part in each.items() if isinstance(part, str) and part in strings)
+    )
+    if len(keys) == 1:
+        read = f'[each["{keys[0]}"] for each in {program.text(of)}]'
+        new = (
+            f"{program.text(item)} in {read}"
+            if objects is rows
+            else f'{program.text(item)}["{keys[0]}"] in {program.text(of)}'
+        )
+    about = f"`{whole}` asks for a text among objects with {shown_keys(kept)}"
+    yield f"{about}: {instead(whole, new)}" if new else about
 
 
 def unmet_in_javascript(code: str, tools: Tools) -> Iterator[str]:
