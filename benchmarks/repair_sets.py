@@ -10,6 +10,7 @@ from benchmarks.repair_harbour import add_harbour_tools
 from benchmarks.repair_ops import add_ops_tools
 from benchmarks.repair_projects import add_project_tools
 from benchmarks.repair_resort import add_resort_tools
+from benchmarks.repair_store import add_store_tools
 from benchmarks.repair_support import add_support_tools
 from benchmarks.repair_tools import add_office_tools
 from benchmarks.repair_town import add_town_tools
@@ -28,5 +29,7 @@ BLIND: Final[Mapping[str, Callable[[Exec], None]]] = {
     "blind9": add_harbour_tools,
     "blind10": add_ops_tools,
     "blind11": add_harbour_tools,
+    "blind12": add_store_tools,
+    "blind13": add_store_tools,
 }
 """The sets that were written without a look at the repairs, with what adds their tools."""

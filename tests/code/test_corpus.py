@@ -23,12 +23,14 @@ BLIND_FLOORS = {
     "blind9": {"python": (0.61, 0.95), "javascript": (0.62, 0.95)},
     "blind10": {"python": (0.4, 0.93), "javascript": (0.31, 0.95)},
     "blind11": {"python": (0.05, 0.9), "javascript": (0.0, 0.95)},
+    "blind12": {"python": (0.4, 0.95), "javascript": (0.38, 0.95)},
+    "blind13": {"python": (0.35, 0.95), "javascript": (0.2, 0.95)},
 }
 """The same for each set of programs that were written blindly; a fourth of them is wrong, four in ten of the
 eighth and the ninth, and most or all of the others from the fourth on.
 One of the first set finds another tool than its author thought."""
 
-LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9", "blind10", "blind11"}
+LATEST = {"blind5", "blind6", "blind7", "blind8", "blind9", "blind10", "blind11", "blind12", "blind13"}
 """Sets in which a program that only its reader can change counts in the share, and need not say all of it."""
 
 RIGHT_AFTER_ALL = {
