@@ -47,6 +47,7 @@ FIXED = [
         'rows = tools.docs.read_file(path="reports/sales.csv")\n[row["units"] for row in rows]',
         "csv.DictReader(rows.splitlines())",
     ),
+    ("python", ISSUES + '", ".join(i["number"] for i in issues)', '", ".join(map(str, (i["number"] for i in issues)))'),
     ("python", "config = {'a': 1}\ncfg['a']", "`config` instead of `cfg`"),
     (
         "python",

@@ -286,6 +286,8 @@ def _numbers(value: JSONValue) -> bool:
 def _put(made: str, text: str, within: str) -> str:
     """Return an operation with *made* in the place of an operand, and of no part of another name."""
     before, after = (r"(?<![\w.])" if text[0].isidentifier() else ""), (r"(?!\w)" if text[-1].isidentifier() else "")
+    if re.search(rf"\w{re.escape(text)}", within) and text.startswith("("):
+        made = f"({made})"  # those around a generator are the call's own
     return re.sub(before + re.escape(text) + after, lambda _: made, within, count=1)
 
 
