@@ -42,7 +42,7 @@ async def test_a_program_in_a_library_runs_as_ever() -> None:
 
 
 async def test_programs_of_the_only_caller_do_not_give_way() -> None:
-    """They run apart from the server."""
+    """Run them apart from the server."""
     assert await ranks(1) == [(True, False)] * 3
 
 

@@ -86,7 +86,7 @@ async def test_the_next_begins_when_one_is_over() -> None:
 
 
 async def test_those_behind_the_first_wait_for_other_callers() -> None:
-    """The first request of each caller begins at once; the next one of any when nobody has a turn."""
+    """The first request of each caller begins at once; the next one of any when no caller has a turn."""
     async with requests() as all_of_them:
         await all_of_them.come("a1", "e1", "e2", "b1")
         assert all_of_them.begun == ["a1", "e1", "b1"]
@@ -107,7 +107,7 @@ async def test_callers_with_many_requests_take_turns() -> None:
         assert all_of_them.begun == ["e1", "f1", "e2", "f2", "e3", "f3"]
 
 
-async def test_nobody_waits_for_ever() -> None:
+async def test_no_caller_waits_for_ever() -> None:
     """A caller with many requests has its next turn after a while, whatever the others have."""
     async with requests(patience=0.001) as all_of_them:
         await all_of_them.come("a1", "e1", "e2")

@@ -274,7 +274,7 @@ async def test_a_program_that_runs_alone_is_apart_where_it_should_be(python: Pyt
 
 @pytest.mark.full
 async def test_the_first_program_that_is_apart_waits_for_a_worker(python: PythonLanguage) -> None:
-    """It runs in none but a worker, though nobody asked for one before; and there are two from then on."""
+    """Start one for it, though no one asked for that before, and have two from then on."""
     kit = Kit()
     APART.set(True)
     running = asyncio.create_task(python.execute(kit.request("tools.kit.wait()", timeout=60)))
