@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import select
 import socket
 from contextlib import ExitStack
-from itertools import chain, count
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -14,7 +14,7 @@ from tests.waiting import until
 
 from toolexec.server.http import accepting as accepting_module
 from toolexec.server.http.accepting import Accepting
-from toolexec.server.http.seats import Seat, Seats
+from toolexec.server.http.seats import Occupant, Seat, Seats
 
 FOREVER: Final = 3600.0
 
@@ -55,26 +55,40 @@ async def test_a_connection_gives_way_to_another_only(most: int) -> None:
     await accepting.wait_closed()
 
 
-@pytest.mark.parametrize(("before", "taken"), [(1, 3), (20, 1)])
-async def test_beside_others_newcomers_have_a_part_of_the_loop(
-    monkeypatch: pytest.MonkeyPatch, before: int, taken: int
-) -> None:
-    """After each, the loop is for the others, as long as it has worked for that one; a few are not in its way."""
-    times = chain([0.0, 0.0, 0.0], count(FOREVER, FOREVER))
-    monkeypatch.setattr(accepting_module, "thread_time", lambda: next(times))
-    monkeypatch.setattr(accepting_module, "_MOST_REST", FOREVER)
+@pytest.mark.parametrize(("before", "taken"), [(1, 3), (20, 0)])
+async def test_beside_others_newcomers_wait(monkeypatch: pytest.MonkeyPatch, before: int, taken: int) -> None:
+    """After those before them they leave the loop to the others for a while; a few others are not in their way."""
+    monkeypatch.setattr(accepting_module, "_EACH", FOREVER)
+    monkeypatch.setattr(accepting_module, "monotonic", lambda: 0.0)
     seats = Seats(100, proven=True)
+    for _ in range(before):
+        seats.enter(Silent(), "")
     with socket.create_server(("127.0.0.1", 0)) as bound:
         address = bound.getsockname()
         accepting = Accepting((bound,), seats, Doorstep, tls=None, handshake_timeout=5)
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(socket.create_connection(address))
-        for _ in range(before):
-            seats.enter(Silent(), "")
         await until(lambda: len(seats) >= before + taken)
         await settled()
         assert len(seats) == before + taken
+    accepting.close()
+    await accepting.wait_closed()
+
+
+@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="the system does not tell who has hung up")
+async def test_who_has_hung_up_is_not_served() -> None:
+    """Give no seat to a connection whose client has left before it was taken."""
+    seats = Counted(100, proven=True)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        address = bound.getsockname()
+        for _ in range(5):
+            socket.create_connection(address).close()
+        accepting = Accepting((bound,), seats, Doorstep, tls=None, handshake_timeout=5)
+    with socket.create_connection(address):
+        await until(lambda: len(Doorstep.there) == 1)
+        assert seats.entered == 1
+    await until(lambda: not Doorstep.there)
     accepting.close()
     await accepting.wait_closed()
 
@@ -100,6 +114,16 @@ class Doorstep(asyncio.Protocol):
 
     def give_way(self) -> None:
         self._transport.close()
+
+
+class Counted(Seats):
+    """Counts who came in."""
+
+    entered = 0
+
+    def enter(self, occupant: Occupant, address: str) -> Seat:
+        self.entered += 1
+        return super().enter(occupant, address)
 
 
 class Silent:

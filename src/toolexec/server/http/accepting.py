@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from time import thread_time
+from time import monotonic
 from typing import Any, Final
 
 from toolexec.model.shares import NoShareError
@@ -21,8 +22,11 @@ _LOOK: Final = 0.02
 """Seconds between two looks where the loop cannot wait for a socket."""
 _FEW: Final = 8
 """How many connections take no notice of newcomers: with that many the loop is free most of the time."""
-_MOST_REST: Final = 0.02
-"""For how many seconds no connection is taken, at most, after one."""
+_EACH: Final = 0.002
+"""How many seconds there are for each newcomer beside more of them; to serve one takes about a millisecond."""
+_AT_ONCE: Final = 8
+"""How many are taken in a turn of the loop, where it has not come round for as long. All would keep the others waiting,
+and after one each, newcomers wait for a second where turns are long."""
 _PAUSE: Final = 1.0
 """Seconds until the next attempt where the system has no room for a connection, such as no file descriptor."""
 
@@ -30,9 +34,9 @@ _PAUSE: Final = 1.0
 class Accepting:
     """Takes the connections of *sockets*, which are bound, one after the other, as soon as *seats* has room.
 
-    Beside others, newcomers have half of the loop: after each, none is taken for as long as the loop has worked since
-    it was. Clients that hang up and come again would have all of it, as it is not known whose a connection is before it
-    was served. Those that wait for room wait in the system's queue: a caller that opens many is not faster than the
+    Beside others, newcomers have a part of the loop. Clients that hang up and come again would have all of it, as it is
+    not known whose a connection is before it was served; those that have hung up already are not served at all. Those
+    that wait for room wait in the system's queue: a caller that opens many is not faster than the
     others. *make* makes the protocol of a connection; without a seat it is one that is refused. *tls* and
     *handshake_timeout*, in seconds, are for HTTPS. Has what uvicorn wants of a server of asyncio. Raises OSError where
     they cannot listen.
@@ -74,18 +78,25 @@ class Accepting:
         await asyncio.wait([*self._accepting, *self._beginning])
 
     async def _accept(self, listening: socket.socket) -> None:
-        before = thread_time()
+        looked = 0.0
         while True:
             await _something_waits(listening)
+            number = _AT_ONCE
             if len(self._seats) > _FEW:
-                await asyncio.sleep(min(thread_time() - before, _MOST_REST))
-            before = thread_time()
+                await asyncio.sleep(looked + _EACH - monotonic())
+                number = min(max(1, int((monotonic() - looked) / _EACH)), _AT_ONCE)
+            looked = monotonic()
             await self._seats.room()
             # Nothing is awaited from here on: a connection that is taken would be lost with this task.
             try:
-                taken, address = listening.accept()
-                taken.setblocking(False)
-                self._begin(taken, str(address[0]))
+                while number > 0 and self._seats.has_room:
+                    taken, address = listening.accept()
+                    if _has_left(taken):
+                        taken.close()
+                        continue
+                    taken.setblocking(False)
+                    self._begin(taken, str(address[0]))
+                    number -= 1
             except (BlockingIOError, InterruptedError, ConnectionError):  # there is none any more
                 continue
             except OSError as error:
@@ -117,6 +128,15 @@ class Accepting:
             seat.leave()
         if error is not None and not isinstance(error, OSError):  # TLS that fails is one, too
             logger.error("a connection cannot be begun", exc_info=error)
+
+
+def _has_left(taken: socket.socket) -> bool:
+    """Return whether the client of a connection has hung up, where the system tells."""
+    if not hasattr(select, "POLLRDHUP"):
+        return False
+    look = select.poll()
+    look.register(taken, select.POLLRDHUP)
+    return bool(look.poll(0))
 
 
 async def _something_waits(listening: socket.socket) -> None:
