@@ -22,7 +22,7 @@ _LOOK: Final = 0.02
 """Seconds between two looks where the loop cannot wait for a socket."""
 _FEW: Final = 8
 """How many connections take no notice of newcomers: with that many the loop is free most of the time."""
-_EACH: Final = 0.002
+_EACH: Final = 0.0015
 """How many seconds there are for each newcomer beside more of them; to serve one takes about a millisecond."""
 _AT_ONCE: Final = 8
 """How many are taken in a turn of the loop, where it has not come round for as long. All would keep the others waiting,
