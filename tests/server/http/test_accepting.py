@@ -76,7 +76,7 @@ async def test_beside_others_newcomers_wait(monkeypatch: pytest.MonkeyPatch, bef
     await accepting.wait_closed()
 
 
-@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="the system does not tell who has hung up")
+@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="the system does not say who has hung up")
 async def test_who_has_hung_up_is_not_served() -> None:
     """Give no seat to a connection whose client has left before it was taken."""
     seats = Counted(100, proven=True)

@@ -245,13 +245,14 @@ class RequestServer:
 
     def _tool_id(self, payload: JSONObject, *, calls: bool = False) -> str:
         """Return the tool that is meant; a path of Python names may stand for an unknown ID, and in calls also for a
-        tool that is hidden: they are refused, as by its ID. An ID may have another spelling."""
+        tool that is hidden: they are refused, as by its ID. An ID without a colon may be in the spelling of another
+        system."""
         tool_id = _text(payload, "id")
         if payload.get("path") is True and self._tools is not None and self._tools.index.find(tool_id) is None:
             index, path = self._tools.index, tool_id.split(":")
             hidden = named_at(index, path) if calls else None
             return hidden or tool_at(index, path, allowed=self._tools.allows)
-        if self._tools is not None and self._tools.index.find(tool_id) is None:
+        if self._tools is not None and ":" not in tool_id and self._tools.index.find(tool_id) is None:
             names, path = names_of(self._tools.index), path_in(tool_id)
             return names.exactly(path) or names.meant(path, allowed=self._tools.allows) or tool_id
         return tool_id

@@ -131,7 +131,7 @@ class Accepting:
 
 
 def _has_left(taken: socket.socket) -> bool:
-    """Return whether the client of a connection has hung up, where the system tells."""
+    """Return whether the client of a connection has hung up, where the system says so."""
     if not hasattr(select, "POLLRDHUP"):
         return False
     look = select.poll()
