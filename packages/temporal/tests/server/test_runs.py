@@ -239,20 +239,20 @@ async def test_recorded_histories_are_repeated_by_this_version(settings: Tempora
         await ex.run_workflow("return 1", durable="workflow")
         client = await engine_of(ex).client()
         history = await client.get_workflow_handle(f"{settings.prefix}chain").fetch_history()
-    text = history.to_json()
-    host, threads = workers.ExecHost(ex._parts), ThreadPoolExecutor(2)
-    hosted(_REPLAYED, host)
-    try:
-        replayer = Replayer(
-            workflows=[ChainWorkflow, ProgramWorkflow],
-            workflow_task_executor=threads,
-            data_converter=client.data_converter,
-        )
-        await replayer.replay_workflow(history)
-        changed = type(history).from_json(history.workflow_id, text.replace('"call_tool"', '"other_tool"'))
-        assert changed.to_json() != text
-        found = await replayer.replay_workflow(changed, raise_on_replay_failure=False)
-    finally:
-        unhosted(_REPLAYED, host)
-        threads.shutdown()
+        text = history.to_json()
+        host, threads = workers.ExecHost(ex._parts), ThreadPoolExecutor(2)
+        hosted(_REPLAYED, host)
+        try:
+            replayer = Replayer(
+                workflows=[ChainWorkflow, ProgramWorkflow],
+                workflow_task_executor=threads,
+                data_converter=client.data_converter,
+            )
+            await replayer.replay_workflow(history)
+            changed = type(history).from_json(history.workflow_id, text.replace('"call_tool"', '"other_tool"'))
+            assert changed.to_json() != text
+            found = await replayer.replay_workflow(changed, raise_on_replay_failure=False)
+        finally:
+            unhosted(_REPLAYED, host)
+            threads.shutdown()
     assert "ondeterminism" in repr(found.replay_failure)
