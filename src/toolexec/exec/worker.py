@@ -154,7 +154,7 @@ class ExecHost:
         return {"state": "done", "outcome": _outcome(Result(entry.tool.id, found.value, None, 0.0, entry.binding))}
 
     async def run(self, record: RunRecord, runner: Runner, deliveries: Deliveries | None) -> JSONDict:
-        """Implement `Host.run`. Raises ConfigurationError once the Exec is closed: that is no end of the run."""
+        """Implement `Host.run`. Raises ConfigurationError once the Exec is closed: another one can go on."""
         assert isinstance(runner, DurableRunner)
         self._parts.sources.check_open()
         # Not as `acting`: a workflow that is dropped half-way is closed in another context, where nothing can be reset.
