@@ -106,11 +106,13 @@ async def test_all_objects_are_looked_at_after_a_few_thousand_new_ones() -> None
             gc.callbacks.remove(note)
 
 
-async def test_a_server_goes_on_without_the_loop_of_the_first() -> None:
-    """Leave to the interpreter when to look at all objects where the loop that did it has ended."""
+@pytest.mark.parametrize("is_due", [False, True])
+async def test_a_server_goes_on_without_the_loop_of_the_first(is_due: bool) -> None:
+    """Leave to the interpreter when to look at all objects where the loop that did it has ended, also before it did."""
     before = gc.get_threshold()
     with ExitStack() as stack:
         await asyncio.to_thread(asyncio.run, _enter(stack))
+        steps_module._shared._is_due = is_due
         assert gc.get_threshold()[2] > before[2]
         kept = [[] for _ in range(30 * steps_module.OBJECTS)]  # type: ignore[var-annotated]
         assert gc.get_threshold()[1:] == before[1:]

@@ -106,7 +106,7 @@ class _Steps:
     def _look_at_all_soon(self) -> None:
         """Left alone, the interpreter looks at all once a quarter more is there than the last time left, which takes a
         tenth of a second where that was much."""
-        if self._loop is None or self._is_due:
+        if self._loop is None or (self._is_due and not self._loop.is_closed()):
             return
         try:
             self._loop.call_soon_threadsafe(self._look_at_all)
