@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from toolexec import Exec, Gate
 from toolexec.model.origin import Caller, Origin, acting
 from toolexec.run.code_shares import CodeShares
-from toolexec.runtime.priority import APART, COMPANY, GIVES_WAY
+from toolexec.runtime.priority import APART, COMPANY, CORES, GIVES_WAY
 
 GUEST = Origin(caller=Caller(id="guest-7"))
 CALLS = "return tools.test.look()"
@@ -48,5 +47,4 @@ async def test_programs_of_the_only_caller_do_not_give_way() -> None:
 
 async def test_what_one_caller_has_beyond_its_part_gives_way() -> None:
     """All but one, where there are more callers than cores."""
-    cores = os.cpu_count() or 1
-    assert await ranks(cores + 1) == [(True, False), (True, True), (True, True)]
+    assert await ranks(CORES + 1) == [(True, False), (True, True), (True, True)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from toolexec.run.chain import notify
 from toolexec.run.run_request import RunKind, RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError
-from toolexec.runtime.priority import APART, COMPANY, GIVES_WAY
+from toolexec.runtime.priority import APART, COMPANY, CORES, GIVES_WAY
 from toolexec.runtime.router import Runtime, effective_profile
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
@@ -397,7 +396,7 @@ def _gives_way(shares: CodeShares | None, run: RunRequest, callers: int) -> bool
     of them already."""
     if shares is None or callers < 2:
         return False
-    return shares.count(run) > max(1.0, (os.cpu_count() or 1) / callers)
+    return shares.count(run) > max(1.0, CORES / callers)
 
 
 def progress_of(on_progress: ProgressCallback, also: EventCallback | None) -> EventCallback:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
+CORES: Final[int] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""How many cores this process may use."""
 GIVES_WAY: Final[ContextVar[bool]] = ContextVar("toolexec_gives_way", default=False)
 """True for programs that leave the cores to all others from their start on. Who runs those of several tenants sets it
 for what a tenant has beyond its part; a sandbox that knows no priorities takes no notice."""
