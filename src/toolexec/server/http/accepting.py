@@ -32,14 +32,13 @@ _PAUSE: Final = 1.0
 
 
 class Accepting:
-    """Takes the connections of *sockets*, which are bound, one after the other, as soon as *seats* has room.
+    """Takes the connections of *sockets*, which are bound, a few in a turn of the loop, as soon as *seats* has room.
 
     Beside others, newcomers have a part of the loop. Clients that hang up and come again would have all of it, as it is
     not known whose a connection is before it was served; those that have hung up already are not served at all. Those
-    that wait for room wait in the system's queue: a caller that opens many is not faster than the
-    others. *make* makes the protocol of a connection; without a seat it is one that is refused. *tls* and
-    *handshake_timeout*, in seconds, are for HTTPS. Has what uvicorn wants of a server of asyncio. Raises OSError where
-    they cannot listen.
+    that wait for room wait in the system's queue: a caller that opens many is not faster than the others. *make* makes
+    the protocol of a connection; without a seat it is one that is refused. *tls* and *handshake_timeout*, in seconds,
+    are for HTTPS. Has what uvicorn wants of a server of asyncio. Raises OSError where they cannot listen.
     """
 
     def __init__(
