@@ -156,6 +156,25 @@ except TimeoutError:
     assert (done.stdout, done.stderr, done.returncode) == ("1\nlate\n", "", 0)
 
 
+def test_no_thread_that_can_end_is_left_at_the_end() -> None:
+    """Python takes away threads that run while it ends, which crashes some of its versions now and then."""
+    code = """
+import atexit, threading, time
+atexit.register(lambda: print(sorted(thread.name for thread in threading.enumerate())))
+from toolexec.discovery.semantic.side_loop import LateError, SideLoop
+sides = [SideLoop("quick") for _ in range(3)]
+for side in sides:
+    side.call(lambda: 1, 5)
+stuck = SideLoop("stuck")
+try:
+    stuck.call(lambda: time.sleep(60), 0.05)
+except LateError:
+    pass
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr, done.returncode) == ("['MainThread', 'stuck']\n", "", 0)
+
+
 def test_context_variables_travel() -> None:
     """A trace that the caller is in goes on."""
     where = contextvars.ContextVar("where", default="nowhere")

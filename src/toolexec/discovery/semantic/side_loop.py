@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import inspect
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +64,7 @@ class SideLoop:
             if len(self._stuck) >= _MOST_STUCK:
                 raise LateError("earlier calls have not ended yet")
             self._running = _LoopThread(self._name)
-            weakref.finalize(self, self._running.stop, 0)
+            weakref.finalize(self, self._running.stop, 0).atexit = False  # `_end_all` does that
         return self._running
 
     def _give_up(self, side: _LoopThread) -> None:
@@ -70,6 +72,7 @@ class SideLoop:
             if self._running is side:
                 self._running = None
                 self._stuck.append(side)
+        side.is_stuck = True
         side.stop(0)
 
 
@@ -83,9 +86,11 @@ async def _run(function: Callable[[], Any]) -> Any:
 
 class _LoopThread:
     def __init__(self, name: str) -> None:
+        self.is_stuck = False
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _threads.add(self)
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
@@ -117,3 +122,19 @@ class _LoopThread:
         finally:
             asyncio.set_event_loop(None)
             self.loop.close()
+
+
+_threads: weakref.WeakSet[_LoopThread] = weakref.WeakSet()
+
+
+def _end_all() -> None:
+    """Wait at the program's end for threads that can end: one that Python takes away while it runs can crash it."""
+    threads = [thread for thread in list(_threads) if thread.is_alive() and not thread.is_stuck]
+    for thread in threads:
+        thread.stop(0)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    for thread in threads:
+        thread.stop(max(0.0, deadline - time.monotonic()))
+
+
+atexit.register(_end_all)
