@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.contract import ISOLATIONS
     from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
     from toolexec.runtime.json_text import AS_JSON, JSONText
-    from toolexec.runtime.priority import APART, GIVES_WAY
+    from toolexec.runtime.priority import CORES, part_of_cores, ranked
     from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.protocol.messages import REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
@@ -83,7 +83,7 @@ else:
         "toolexec.runtime.contract": ("ISOLATIONS",),
         "toolexec.runtime.guest.python.protocol": ("MAX_FRAME_BYTES",),
         "toolexec.runtime.json_text": ("AS_JSON", "JSONText"),
-        "toolexec.runtime.priority": ("APART", "GIVES_WAY"),
+        "toolexec.runtime.priority": ("CORES", "part_of_cores", "ranked"),
         "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
         "toolexec.runtime.protocol.messages": ("REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
@@ -101,9 +101,8 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
-    "APART",
     "AS_JSON",
-    "GIVES_WAY",
+    "CORES",
     "ISOLATIONS",
     "LANGUAGES",
     "MAX_FRAME_BYTES",
@@ -154,8 +153,10 @@ __all__ = [
     "open_database",
     "open_for_reading",
     "outcome_of_status",
+    "part_of_cores",
     "pauses",
     "plain_host",
+    "ranked",
     "read_error",
     "read_rule",
     "read_steps",

@@ -30,6 +30,8 @@ async def ranks(callers: int | None, runs: int = 3) -> list[tuple[bool, bool]]:
         COMPANY.set(None if callers is None else lambda: callers)
         with acting(GUEST):
             results = await asyncio.gather(*(ex.execute_code(CALLS) for _ in range(runs)))
+            await ex.execute_code("1")
+        assert (APART.get(), GIVES_WAY.get()) == (False, False)  # for what follows in this task
     for result in results:
         result.raise_for_error()
     return sorted(seen, key=lambda each: each[1])

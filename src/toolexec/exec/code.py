@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -31,7 +31,7 @@ from toolexec.run.chain import notify
 from toolexec.run.run_request import RunKind, RunRequest
 from toolexec.run.runner import Runner
 from toolexec.run.types import OnError
-from toolexec.runtime.priority import APART, COMPANY, CORES, GIVES_WAY
+from toolexec.runtime.priority import COMPANY, part_of_cores, ranked
 from toolexec.runtime.router import Runtime, effective_profile
 from toolexec.runtime.sandboxes import SandboxSettings, make_runtime
 
@@ -186,14 +186,12 @@ class CodeRuns:
     ) -> AsyncGenerator[CodeRun, None]:
         asked = self.asked(request)
         async with begun(gate, asked, asks=asks, counts=counts) as scope:
-            if asked.kind == "code" and (here := COMPANY.get()) is not None:
-                APART.set(True)
-                GIVES_WAY.set(_gives_way(gate.code_shares, asked, here()))
             assert config.index is not None
             assert config.docs is not None
             index, docs = gate.view(config.index, config.docs, scope.origin)
             run = CodeRun(Executor(replace(config, index=index, docs=docs)), request.given(origin=scope.origin))
-            yield run
+            with _ranked(gate.code_shares, asked):
+                yield run
             scope.failure = run.failure
 
     def asked(self, request: ExecuteRequest) -> RunRequest:
@@ -391,12 +389,15 @@ class CodeRuns:
             await self._runtime.aclose()
 
 
-def _gives_way(shares: CodeShares | None, run: RunRequest, callers: int) -> bool:
-    """Return whether a run leaves the cores to what is done for others of so many *callers*: its own one has its part
-    of them already."""
-    if shares is None or callers < 2:
-        return False
-    return shares.count(run) > max(1.0, CORES / callers)
+def _ranked(shares: CodeShares | None, run: RunRequest) -> AbstractContextManager[None]:
+    """Run a program of a server's caller apart from the server, and have it leave the cores to what is done for other
+    callers where its own has its part of them already."""
+    here = COMPANY.get()
+    if here is None or run.kind != "code":
+        return nullcontext()
+    others = here() - 1
+    gives_way = shares is not None and others > 0 and shares.count(run) > part_of_cores(1, others)
+    return ranked(apart=True, gives_way=gives_way)
 
 
 def progress_of(on_progress: ProgressCallback, also: EventCallback | None) -> EventCallback:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolexec.errors import SandboxUnavailableError
-from toolexec.remote import TenantQuota
+from toolexec.remote import TenantQuota, part_of_cores
 from toolexec_remote.server.shares import Pace, Pool
 
 _LONGEST_PAUSE: Final = 60.0
@@ -182,8 +182,7 @@ class Admission:
             for name, tenant in self._tenants.items()
             if name != account and (self._is_here(name, tenant) or now - tenant.left < _LATELY)
         )
-        own = self._tenant(account).quota.weight
-        return max(1.0, self.cores * own / (own + others)) if others else 0.0
+        return part_of_cores(self._tenant(account).quota.weight, others, self.cores) if others else 0.0
 
     def _most_running(self, account: str) -> int:
         """Return how many places a tenant may have, whatever is free; 0 for any number."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator
@@ -22,12 +21,12 @@ from toolexec.errors import (
     ToolExecError,
 )
 from toolexec.remote import (
-    APART,
     AS_JSON,
-    GIVES_WAY,
+    CORES,
     Runtime,
     RuntimeServerSettings,
     effective_profile,
+    ranked,
     refuse_above,
 )
 from toolexec.sandbox import CodeResult, ExecuteRequest, Limits, Output
@@ -47,7 +46,6 @@ from toolexec_remote.wire import RemoteRequest, encode_result
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 _MOST_KEPT: Final = 1000
-_CORES: Final = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _MOST_KEPT_BYTES: Final = 128 << 20
 
 
@@ -76,7 +74,7 @@ class RunService:
             lambda: self.shares.is_shared,
             self.shares.reads,
             self.shares.reading.is_wasteful,
-            _CORES,
+            CORES,
         )
         self.draining = False
         self.building = False  # a sandbox is being made, which a first run would have to wait for
@@ -237,10 +235,10 @@ class RunService:
             self._record_start(run)
             run.state = "running"
             run.watcher.started()
-            APART.set(self.shares.is_shared)
             AS_JSON.set(True)
-            GIVES_WAY.set(ticket is not None and self.admission.gives_way(run.account))
-            outcome = await self._execution.run(run, request, session and session.guest, traceparent)
+            gives_way = ticket is not None and self.admission.gives_way(run.account)
+            with ranked(apart=self.shares.is_shared, gives_way=gives_way):
+                outcome = await self._execution.run(run, request, session and session.guest, traceparent)
         except asyncio.CancelledError:
             if run.state == "running":
                 outcome = await _uncut(self._execution.stopped(run, request))
