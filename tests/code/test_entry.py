@@ -66,6 +66,29 @@ async def test_a_function_that_nothing_calls(ex: Exec, language: str, code: str)
     assert any("nothing calls the function" in note for note in result.notes)
 
 
+async def test_a_function_of_a_session_is_for_later(ex: Exec) -> None:
+    """Nothing calls it, so that nothing is done twice; a note says how to."""
+    async with ex.session() as session:
+        defined = await session.execute_code("async def main():\n    return len(await tools.slack.list_channels())")
+        assert (defined.error, defined.value, len(defined.tool_calls)) == (None, None, 0)
+        [note] = [note for note in defined.notes if "nothing calls the function" in note]
+        assert "`await main()`" in note
+        later = await session.execute_code("await main()")
+        assert [call.tool_id for call in later.tool_calls] == ["slack:list_channels"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_for_later"),
+    [("async function main() {\n" + COUNT, True), ("async () => {\n" + COUNT, False)],
+    ids=["with a name", "without"],
+)
+def test_in_a_session_only_what_has_a_name_is_for_later(code: str, is_for_later: bool) -> None:
+    """No later program could call another one."""
+    entry = called(code, "javascript")
+    assert entry is not None
+    assert entry.has_name is is_for_later
+
+
 @pytest.mark.parametrize(("language", "code"), DOING)
 def test_a_program_that_does_something_itself(language: str, code: str) -> None:
     """A program that does something at its top, or only has a function for later, stays as it is."""

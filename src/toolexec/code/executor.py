@@ -135,11 +135,12 @@ class Executor:
         tools, request = self.prepare(request)
         return await self.run(request, tools, self._engine.execute(request, tools))
 
-    def prepare(self, request: ExecuteRequest) -> tuple[Tools, ExecuteRequest]:
+    def prepare(self, request: ExecuteRequest, *, is_session: bool = False) -> tuple[Tools, ExecuteRequest]:
         """Return the tools for one run, and the parameters with all that holds filled in; raises ConfigurationError,
         and InvalidLimitsError for more than the ceilings.
 
-        A request that comes with the tools of another run as its gateway is a part of that run.
+        A request that comes with the tools of another run as its gateway is a part of that run. With *is_session* what
+        the program defines is there for the next one of its session.
         """
         config = self.config
         language = (request.language or config.default_language).lower()
@@ -169,7 +170,7 @@ class Executor:
             is_dry=is_dry,
             deliveries=config.deliveries,
         )
-        program = prepared(request.code, language, tools)
+        program = prepared(request.code, language, tools, is_session=is_session)
         return tools, request.given(
             language=spoken,
             timeout=timeout,

@@ -109,7 +109,7 @@ class CodeSession:
         async with self._runs.run(request, counts=False) as run:
             config = run.executor.config
             executor = run.executor if recorded is None else Executor(recorded.change(config))
-            tools, request = executor.prepare(run.request)
+            tools, request = executor.prepare(run.request, is_session=True)
             if self._handles is not None:  # names of earlier runs may stand for results that are kept there
                 tools.handles = self._handles
             request = request.given(gateway=tools, output=tools.output)

@@ -51,7 +51,8 @@ async def run_in_session(
     try:
         for number, (run, runner, settings, _) in enumerate(asked, 1):
             executor = Executor(configure(run, runner))
-            tools, request = executor.prepare(code.request(run.source, settings).given(origin=origin))
+            request = code.request(run.source, settings).given(origin=origin)
+            tools, request = executor.prepare(request, is_session=True)
             tools.handles = handles
             request = request.given(gateway=tools, output=tools.output)
             work = executor.run(request, tools, session.execute(request))

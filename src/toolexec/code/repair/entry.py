@@ -27,10 +27,12 @@ _DECLARED: Final = ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Impo
 
 
 class Entry(NamedTuple):
-    """A program that calls its function, and the text of that call."""
+    """A program that calls its function, and the text of that call. Where it `has_name`, a later program of the same
+    session can call it, too."""
 
     code: str
     call: str
+    has_name: bool
 
 
 def called(code: str, language: str) -> Entry | None:
@@ -51,7 +53,7 @@ def _in_python(code: str) -> Entry | None:
     if required or last.decorator_list or does or used or None in last.args.kw_defaults:
         return None
     call = f"await {last.name}()" if isinstance(last, ast.AsyncFunctionDef) else f"{last.name}()"
-    return Entry(f"{code.rstrip()}\n{call}", call)
+    return Entry(f"{code.rstrip()}\n{call}", call, has_name=True)
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -62,7 +64,7 @@ def _in_javascript(code: str) -> Entry | None:
     if alone := _ALONE.match(code):
         given = alone[2] or alone[3] or ""
         if not alone[1] and _is_last(code, alone.end() - 1):
-            return Entry(f"({code.rstrip().removesuffix(';')})({given})", f"(...)({given})")
+            return Entry(f"({code.rstrip().removesuffix(';')})({given})", f"(...)({given})", has_name=False)
     if exported := _EXPORTED.search(code):
         name, given = exported[1] or "main", exported[2] or exported[3] or ""
         if _DOES.search(code) or (not exported[1] and re.search(r"\bmain\b", code)):
@@ -70,19 +72,19 @@ def _in_javascript(code: str) -> Entry | None:
         width = exported.end() - exported.start()
         start = " " * width if exported[1] else f"var {name}".ljust(width - 1) + "="
         code = code[: exported.start()] + start + code[exported.end() :]
-        return _with_call(_without_exports(code), name, given)
+        return _with_call(_without_exports(code), name, given, has_name=False)
     found = [*_OWN.finditer(code)]
     name = (found[-1][1] or found[-1][3] or "") if found else ""
     if name not in _NAMES or not _is_last(code, found[-1].end() - 1) or _DOES.search(code[: found[-1].start()]):
         return None
     given = found[-1][2] or found[-1][4] or ""
-    return _with_call(_without_exports(code), name, given)
+    return _with_call(_without_exports(code), name, given, has_name=True)
 
 
-def _with_call(code: str, name: str, given: str) -> Entry | None:
+def _with_call(code: str, name: str, given: str, *, has_name: bool) -> Entry | None:
     if len(re.findall(rf"(?<![\w$.]){name}\b", code)) != 1:
         return None
-    return Entry(f"{code.rstrip()}\n{name}({given})", f"{name}({given})")
+    return Entry(f"{code.rstrip()}\n{name}({given})", f"{name}({given})", has_name)
 
 
 def _without_exports(code: str) -> str:

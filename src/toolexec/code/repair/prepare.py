@@ -34,10 +34,11 @@ class Prepared:
     note: str = ""
 
 
-def prepared(code: str, language: str, tools: Tools) -> Prepared:
+def prepared(code: str, language: str, tools: Tools, *, is_session: bool = False) -> Prepared:
     """Return the program that *code* means; one of more than `MAX_REPAIRED` characters as it is.
 
-    Lines keep their numbers, and what is there their columns.
+    Lines keep their numbers, and what is there their columns. A program of a session may define a function for a later
+    one: with *is_session* nothing calls that.
     """
     if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the request is validated later
         return Prepared(code, language)
@@ -65,7 +66,10 @@ def prepared(code: str, language: str, tools: Tools) -> Prepared:
         code = f"{code.rstrip()}\n{name}"
         note = f"the value is that of `{name}`, which the program ends with; say it with `return {name}`"
     elif entry := called(code, language):
-        code, note = entry.code, f"nothing calls the function of the program: the value is that of `{entry.call}`"
+        if is_session and entry.has_name:
+            tools.note(f"nothing calls the function of the program; `{entry.call}` does, here or in a later one")
+        else:
+            code, note = entry.code, f"nothing calls the function of the program: the value is that of `{entry.call}`"
     names = bare_names(code, tools, language)
     if language == "python":
         code = without_idle_awaits(code, names)
