@@ -382,6 +382,34 @@ async def test_a_run_that_cannot_be_run_keeps_no_others(
         assert "switched off" in caplog.text
 
 
+async def test_a_damaged_run_keeps_no_others(
+    journal: SQLiteJournal, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It takes no start of its queue's rate, waits for a decision, and goes on once it is as it was."""
+
+    def write(settings: str) -> str:
+        with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
+            which = "WHERE run = (SELECT num FROM runs WHERE id = 'bad')"
+            (was,) = database.execute(f"SELECT settings FROM programs {which}").fetchone()
+            database.execute(f"UPDATE programs SET settings = ? {which}", (settings,))
+        return was
+
+    async with _exec(journal, q=Queue(concurrency=1, rate=(1, 60.0))) as ex:
+        await ex.runs.enqueue("q", chain=STEPS, run_id="bad")
+        await ex.runs.enqueue("q", chain=STEPS, run_id="next")
+        was = write("{")
+        assert {run_id: result.value for run_id, result in (await ex.runs.resume_due()).items()} == {"next": 1}
+        assert "the run bad cannot be read" in caplog.text
+        caplog.clear()
+        clock.now += 3600
+        assert (await ex.runs.resume_due(), caplog.text) == ({}, "")
+        found = {run.id: (run.state, [wait.name for wait in run.waits]) for run in await ex.runs.list()}
+        assert found == {"bad": ("waiting", ["retry"]), "next": ("done", [])}
+        write(was)
+        assert await ex.runs.signal("bad", "retry")
+        assert (await ex.runs.resume_due())["bad"].value == 1
+
+
 async def test_a_run_above_its_callers_share_is_tried_again(journal: SQLiteJournal, clock: Clock) -> None:
     """Waits until there may be room, not for a decision."""
     gate = Gate(code_shares=CodeShares(1))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
+from toolexec.errors import ToolExecError
 from toolexec.model.json_value import JSONDict, JSONObject, JSONValue
 
 RunKind: TypeAlias = Literal["chain", "workflow", "code"]
@@ -18,6 +19,8 @@ CallState: TypeAlias = Literal["begun", "done", "failed", "not_done"]
 its process died: then its outcome is unknown."""
 WaitKind: TypeAlias = Literal["approval", "input", "time", "signal", "settle"]
 """What a run waits for."""
+RETRY: Final = "retry"
+"""The signal on which a run that cannot go on tries it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,11 @@ class Wait:
     details: JSONObject | None = None
     due: float | None = None
     since: float = 0.0
+
+
+def decision(why: ToolExecError, now: float) -> Wait:
+    """Return what a run waits for that cannot go on: somebody who mends that and sends `RETRY`, or cancels it."""
+    return Wait(step="", kind="settle", name=RETRY, details={"error": why.to_dict()}, since=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toolexec.durable.journal import RunRecord
+from toolexec.durable.journal import RunRecord, decision
 from toolexec.durable.queues import Queue, QueueRecord
-from toolexec.durable.rows import Row, from_json, mark_of, to_text, verify
+from toolexec.durable.rows import Row, from_json, mark_of, to_text, verify, waits_text
 from toolexec.durable.schedules import Schedule, Timing
 from toolexec.durable.sql import Execute, SQLJournal, cancel_run, get_run, is_free
+from toolexec.errors import JournalError
 
+logger: logging.Logger = logging.getLogger(__name__)
 _READY: Final = (
     "SELECT 1 FROM runs WHERE queue = ? AND queue <> '' AND (state = 'queued' AND wake IS NULL OR wake <= ?) LIMIT 1"
 )
@@ -31,6 +34,7 @@ _TAKE: Final = (
     "UPDATE runs SET state = 'running', owner = ?, wake = ?, waits = '', updated = ?, "
     "started = CASE WHEN started = 0 THEN ? ELSE started END WHERE num = ?"
 )
+_PUT_OFF: Final = "UPDATE runs SET state = 'waiting', owner = '', wake = NULL, waits = ?, updated = ? WHERE num = ?"
 _COUNTS: Final = (
     "SELECT queue, state, count(*), sum(CASE WHEN wake IS NULL OR wake <= ? THEN 0 ELSE 1 END), min(created) FROM runs "
     "WHERE queue <> '' AND state IN ('queued', 'waiting') GROUP BY queue, state"
@@ -67,10 +71,12 @@ class QueuedSQLJournal(SQLJournal):
                 if cancel:
                     cancel_run(execute, num, now)
                 elif state == "queued" or (state in ("running", "waiting") and _can_go_on(state, holder, wake, now)):
+                    execute(_TAKE, (owner, now + lease, now, now, num))
+                    if (run := _read(execute, run_id, num, now)) is None:
+                        continue
                     if state == "queued" and limits.rate is not None:
                         execute("INSERT INTO starts (queue, moment) VALUES (?, ?)", (name, now))
-                    execute(_TAKE, (owner, now + lease, now, now, num))
-                    return get_run(execute, run_id)
+                    return run
         return None
 
     def _lock_queue(self, execute: Execute, name: str) -> None:
@@ -178,6 +184,19 @@ class QueuedSQLJournal(SQLJournal):
                 (then, len(runs), missed, late, last, name),
             )
             return True
+
+
+def _read(execute: Execute, run_id: str, num: int, now: float) -> RunRecord | None:
+    """Return the run; None for one that is damaged, which waits for a decision from now on: it would be the next one of
+    its queue for ever."""
+    try:
+        return get_run(execute, run_id)
+    except JournalError as error:
+        if not error.details.get("damaged"):
+            raise
+        logger.warning("the run %s cannot be read, and waits for a decision: %s", run_id, error)
+        execute(_PUT_OFF, (waits_text([decision(error, now)]), now, num))
+        return None
 
 
 def _lost(execute: Execute, name: str, now: float) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import toolexec.durable.clock as host_clock
 from toolexec.code.deliveries import is_timer
 from toolexec.discovery.index import Index
-from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Snapshot, Wait
+from toolexec.durable.journal import CallRecord, Journal, RunRecord, RunState, Snapshot, Wait, decision
 from toolexec.durable.log import OwnedRun
 from toolexec.durable.recorder import hidden_in
 from toolexec.durable.replay import Replay
@@ -39,10 +39,6 @@ _GRACE: Final = 5.0
 
 _PATIENCE: Final = 5.0
 """How long a tool that ignores its cancellation is waited for."""
-
-
-RETRY: Final = "retry"
-"""The signal on which a run that cannot go on tries it again."""
 
 
 def new_owner() -> str:
@@ -137,7 +133,7 @@ class Execution:
 
     async def give_up(self, why: ToolExecError) -> None:
         """Leave a run that cannot go on as it is: nothing resumes it by itself."""
-        wait = Wait(step="", kind="settle", name=RETRY, details={"error": why.to_dict()}, since=time.time())
+        wait = decision(why, time.time())
         with suppress(RunError, JournalError):
             await self._do(self._journal.suspend, self._run.id, self._owner, [wait])
 

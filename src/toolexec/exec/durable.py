@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from toolexec.code.executor import CodeConfig
 from toolexec.code.types import CodeResult
 from toolexec.durable.engine import RESUMED, RecordedEngine
-from toolexec.durable.journal import CallRecord, RunRecord, Snapshot
+from toolexec.durable.journal import RETRY, CallRecord, RunRecord, Snapshot
 from toolexec.durable.offline import UnansweredRunner, Unreachable, find_nothing, numbered, unanswered
 from toolexec.durable.outcomes import error_to_json
 from toolexec.durable.recorder import RECORDED, RECORDED_PREFIX
-from toolexec.durable.run import RETRY, Execution, check_tools, new_owner, waiting_error
+from toolexec.durable.run import Execution, check_tools, new_owner, waiting_error
 from toolexec.durable.runner import DurableRunner
 from toolexec.durable.waits import RUN_TOOLS, DocsOfRun, IndexOfRun
 from toolexec.errors import (

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import toolexec.durable.clock as host_clock
-from toolexec.durable.journal import RunRecord, Wait
+from toolexec.durable.journal import RunRecord, Wait, decision
 from toolexec.durable.queues import QueueStore
-from toolexec.durable.run import RETRY, new_owner
+from toolexec.durable.run import new_owner
 from toolexec.errors import ClosedError, JournalError, RunBusyError, RunError, ToolExecError
 from toolexec.exec.durable import LEASE
 from toolexec.exec.journal_access import not_on_engine
@@ -169,12 +169,12 @@ class RunWorker:
     async def _put_off(self, run_id: str, owner: str, why: ToolExecError) -> None:
         """Have a run wait for a decision, or for a while where that may help: it would be due at once, and the next one
         of its queue, for ever."""
-        now, details = host_clock.now(), {"error": why.to_dict()}
+        now = host_clock.now()
         if why.retryable:
             pause = float(why.details.get("retry_after") or _TRY_AGAIN)
-            wait = Wait(step="", kind="time", details=details, due=now + pause, since=now)
+            wait = Wait(step="", kind="time", details={"error": why.to_dict()}, due=now + pause, since=now)
         else:
-            wait = Wait(step="", kind="settle", name=RETRY, details=details, since=now)
+            wait = decision(why, now)
         with suppress(RunError, JournalError):
             await self._durable.do(self._durable.journal.suspend, run_id, owner, [wait])
             self._again.set()
