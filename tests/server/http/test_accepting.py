@@ -47,7 +47,7 @@ async def test_a_connection_gives_way_to_another_only(most: int) -> None:
         await until(lambda: len(Doorstep.there) == most)
         await settled()
         assert len(Doorstep.there) == most
-        first = Doorstep.there[0]
+        first = min(Doorstep.there, key=lambda each: each.since)
         stack.enter_context(socket.create_connection(address))
         await until(lambda: first not in Doorstep.there and len(Doorstep.there) == most)
     await until(lambda: not Doorstep.there)
@@ -69,11 +69,49 @@ async def test_beside_others_newcomers_wait(monkeypatch: pytest.MonkeyPatch, bef
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(socket.create_connection(address))
-        await until(lambda: len(seats) >= before + taken)
+        await until(lambda: len(seats) == before + 3)
+        await until(lambda: len(Doorstep.there) >= taken)
         await settled()
-        assert len(seats) == before + taken
+        assert len(Doorstep.there) == taken
+    await until(lambda: not Doorstep.there)
     accepting.close()
     await accepting.wait_closed()
+
+
+async def test_the_newest_and_the_oldest_are_served_in_turn() -> None:
+    """Who comes behind many waits for one of them, and the first of the many for one that came later."""
+    seats = Seats(100, proven=True)
+    with socket.create_server(("127.0.0.1", 0)) as bound, ExitStack() as stack:
+        address = bound.getsockname()
+        ports = [stack.enter_context(socket.create_connection(address)).getsockname()[1] for _ in range(6)]
+        accepting = Accepting((bound,), seats, Doorstep, tls=None, handshake_timeout=5)
+        await until(lambda: len(Doorstep.there) == 6)
+        assert [ports.index(each.port) for each in Doorstep.there] == [5, 0, 4, 1, 3, 2]
+    await until(lambda: not Doorstep.there)
+    accepting.close()
+    await accepting.wait_closed()
+
+
+async def test_who_waits_for_its_turn_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client is told at once, its seat is free, and nothing is begun for it; nor for those that wait at the end."""
+    monkeypatch.setattr(accepting_module, "_EACH", FOREVER)
+    monkeypatch.setattr(accepting_module, "monotonic", lambda: 0.0)
+    seats = Seats(30, proven=True, patience=0.0)
+    for _ in range(20):
+        seats.enter(Silent(), "").claim("ann")
+    with socket.create_server(("127.0.0.1", 0)) as bound, ExitStack() as stack:
+        address = bound.getsockname()
+        accepting = Accepting((bound,), seats, Doorstep, tls=None, handshake_timeout=5)
+        clients = [stack.enter_context(socket.create_connection(address)) for _ in range(11)]
+        for client in clients:
+            client.settimeout(30)
+        await until(lambda: len(seats) == 30)
+        assert await asyncio.to_thread(clients[0].recv, 1) == b""
+        assert Doorstep.there == []
+        accepting.close()
+        await accepting.wait_closed()
+        assert await asyncio.to_thread(clients[-1].recv, 1) == b""
+        assert len(seats) == 20
 
 
 @pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="the system does not say who has hung up")
@@ -102,10 +140,12 @@ class Doorstep(asyncio.Protocol):
     def __init__(self, seat: Seat | None) -> None:
         assert seat is not None
         self._seat = seat
+        self.since = seat.since
         seat.occupant = self
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self.port = transport.get_extra_info("peername")[1]
         self.there.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
