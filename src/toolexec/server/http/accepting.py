@@ -120,7 +120,7 @@ class Accepting:
             if not self._arrivals:
                 await self._arrived.wait()
             number = _AT_ONCE
-            if len(self._seats) - len(self._arrivals) > _FEW:
+            if len(self._seats) > _FEW:
                 await asyncio.sleep(served + _EACH - monotonic())
                 number = min(max(1, int((monotonic() - served) / _EACH)), _AT_ONCE)
             served = monotonic()
