@@ -101,9 +101,8 @@ async def test_only_so_much_is_read_ahead(start: Callable[..., Child]) -> None:
     """A flood without a reader stays where it is."""
     child = start("yes")
     assert await child.stream.read()
-    await asyncio.sleep(0.05)
+    await until(lambda: not child.stream._watched)
     assert len(child.stream._ready or b"") <= 1 << 18
-    assert not child.stream._watched
 
 
 async def test_a_cancelled_write_can_be_followed_by_another(start: Callable[..., Child]) -> None:
@@ -217,9 +216,7 @@ async def test_what_it_has_just_said_is_there(start: Callable[..., Child]) -> No
 async def test_a_flood_on_stderr_does_not_keep_the_loop_busy(start: Callable[..., Child]) -> None:
     """Reads a flood slowly, so that its sender must wait."""
     child = start("yes >&2")
-    for _ in range(20):
-        await asyncio.sleep(0.005)
-    assert child._outputs[0]._later is not None
+    await until(lambda: child._outputs[0]._later is not None)
     await child.aclose()
     assert child.stderr_tail().decode(errors="replace").startswith("y\n") or child.stderr_tail().decode(
         errors="replace"

@@ -72,6 +72,7 @@ async def test_modern_requests_opt_in() -> None:
             ear.received.clear()
             meta: Any = {LOG_LEVEL_META_KEY: level} if level else None
             await client.call_tool("run_tool", {"tool_id": "t:talk"}, meta=meta)
+            await until(lambda expected=expected: len(ear.received) >= len(expected))
             await asyncio.sleep(0.01)
             assert [data for _, data in ear.received] == expected
 

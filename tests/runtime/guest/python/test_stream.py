@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.engines.programs import has_ended
+from tests.waiting import until
 
 SERVE = "toolexec.runtime.guest.python.stream:serve"
 
@@ -224,8 +224,4 @@ async def test_a_group_of_its_own_ends_as_one(start: Callable[..., Any]) -> None
     pid = await child.value("import subprocess\nsleeper = subprocess.Popen(['sleep', '1000'])\nsleeper.pid")
     child.talk._stream._socket.shutdown(socket.SHUT_RDWR)
     assert await child.end() == -9
-    for _ in range(500):
-        if has_ended(pid):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it lives on")
+    await until(lambda: has_ended(pid))
