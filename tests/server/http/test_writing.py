@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from toolexec.server.http.writing import Together
 
@@ -53,3 +55,49 @@ async def test_what_is_cut_off_sends_no_more(ends: tuple[Together, socket.socket
     near.write(b"never")
     near.abort()
     assert await asyncio.get_running_loop().sock_recv(far, 100) == b""
+
+
+async def test_the_next_connection_is_read_after_a_lost_one(ends: tuple[Together, socket.socket]) -> None:
+    """A connection that has the file number of one that was lost while it was written to is read as any other."""
+    near, _ = ends
+    lost: socket.socket = near.get_extra_info("socket")
+    number = lost.fileno()
+    near.abort()
+    near.write(b"head ")
+    near.write(b"body ")
+    await until(lambda: lost.fileno() < 0)
+    loop = asyncio.get_running_loop()
+    next_one, other = socket.socketpair()
+    assert next_one.fileno() == number
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.create_connection(lambda: asyncio.StreamReaderProtocol(reader), sock=next_one)
+    with other:
+        other.send(b"hello")
+        async with asyncio.timeout(20):
+            assert await reader.read(5) == b"hello"
+    transport.close()
+    await until(lambda: next_one.fileno() < 0)
+
+
+async def test_a_lost_connection_is_written_nothing() -> None:
+    """An answer to a client that is gone by then is dropped: the loop would wait for a file that is closed, and not see
+    what comes to the next connection that has its number."""
+    lost = Lost()
+    near = Together(lost, asyncio.get_running_loop())
+    near.write(b"head ")
+    near.write(b"body ")
+    assert lost.written == []
+
+
+class Lost(asyncio.Transport):
+    """A transport whose connection was lost in this turn of the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return True
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.written.extend(list_of_data)

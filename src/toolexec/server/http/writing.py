@@ -37,7 +37,8 @@ class Together:
             self._timer = self._loop.call_soon(self._flush)
         else:
             kept = self._take()
-            self._transport.writelines((kept, data))
+            if not self._transport.is_closing():  # Python 3.12 would have the loop wait for a file that is closed
+                self._transport.writelines((kept, data))
 
     def get_write_buffer_size(self) -> int:
         """Return how many bytes were not sent yet."""
