@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextvars import ContextVar
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from tests.waiting import until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.server import ServerState
 
 from toolexec.server.auth import AuthSettings
 from toolexec.server.http import HttpSettings, Metrics, build_app
+from toolexec.server.http.accepting import Accepting
 from toolexec.server.http.connections import connections
+from toolexec.server.http.seats import STATE, Seat, Seats
 
 from .conftest import Serve, small_server
 
@@ -113,6 +118,45 @@ async def test_a_client_that_reads_late(serve: Serve) -> None:
     assert now < count
     assert answer.count(b"HTTP/1.1 200 ") == count
     assert b'{reason="reading"}' not in metrics.text()
+
+
+_SEEN: ContextVar[str] = ContextVar("seen", default="")
+
+
+@pytest.mark.parametrize("size", [0, 300_000])
+async def test_a_request_knows_nothing_of_an_earlier_one(size: int) -> None:
+    """A request that was sent before the earlier one was answered, or after a large one, has no variables of that."""
+    seen: list[str] = []
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(_SEEN.get())
+        _SEEN.set(scope["path"])
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    config = uvicorn.Config(answer, lifespan="off", log_config=None)
+    config.load()
+    made, seats = connections(HttpSettings(), lambda reason: None), Seats(10, proven=True)
+
+    def make(seat: Seat | None) -> asyncio.Protocol:
+        return made(config=config, server_state=ServerState(), app_state={STATE: seat})
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        accepting = Accepting((bound,), seats, make, tls=None, handshake_timeout=5)
+        reader, writer = await asyncio.open_connection(*bound.getsockname())
+    first = b"POST /first HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size
+    then = b"GET /then HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    writer.write(first if size else first + then)
+    assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 ")
+    writer.write(then if size else b"")
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    accepting.close()
+    await accepting.wait_closed()
+    assert seen == ["", ""]
 
 
 class Transport(asyncio.Transport):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 import h11
@@ -37,6 +38,7 @@ class Connection(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._seat: Seat | None = self.app_state.get(STATE)
+        self._context: Context = copy_context()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Note that a client is there."""
@@ -71,6 +73,11 @@ class Connection(H11Protocol):
             self._head_timer = None
         if self.has_answered and self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
+
+    def handle_events(self) -> None:
+        """Begin the requests that are there, each in the context of the connection. This is called in that of another
+        request where reading goes on after that, or its answer comes after the next request."""
+        self._context.run(super().handle_events)
 
     @property
     def is_answering(self) -> bool:
