@@ -573,6 +573,21 @@ async def test_a_worker_goes_on_with_runs_as_they_wake(shop: Shop) -> None:
     assert results["bill"].value == 7
 
 
+async def test_who_is_cancelled_follows_no_more(shop: Shop) -> None:
+    """Following ends also where it is cancelled in the moment in which a signal comes."""
+    ex = shop.open()
+    await ex.run_chain([Step("run:signal", {"name": "go"})], durable="bill")
+    for _ in range(5):
+        seen: list[object] = []
+        following = asyncio.create_task(ex.runs.follow("bill", on_waits=seen.append))
+        await until(lambda seen=seen: seen)
+        await ex.runs.signal("bill", "other")
+        following.cancel()
+        ended, _ = await asyncio.wait([following], timeout=2)
+        following.cancel()
+        assert ended
+
+
 async def test_a_run_is_followed_to_its_end(shop: Shop) -> None:
     """A run goes on whenever it can, says what it waits for meanwhile, and gives the result of the whole."""
     ex, elsewhere = shop.open(), shop.open()

@@ -43,7 +43,8 @@ class FileWatch:
     async def _next(self, seconds: float) -> bool:
         """Wait for a request, or for the next look at the files; return whether it was a request."""
         try:
-            await asyncio.wait_for(self._requested.wait(), seconds)
+            async with asyncio.timeout(seconds):  # `wait_for` would lose a cancellation that comes with a request
+                await self._requested.wait()
         except TimeoutError:
             return False
         self._requested.clear()

@@ -63,7 +63,8 @@ class Followers:
             if self._durable.engine is None and not by_workers and await self._can_go_on(run):
                 break
             try:
-                await asyncio.wait_for(woken.wait(), pause)
+                async with asyncio.timeout(pause):  # `wait_for` would lose a cancellation that comes with what wakes it
+                    await woken.wait()
                 pause = _LOOK_FIRST
             except TimeoutError:
                 pause = min(pause * 2, _LOOK_AGAIN if self._durable.engine is None else _LOOK_FAR)

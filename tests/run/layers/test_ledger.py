@@ -352,6 +352,25 @@ async def test_an_approver_that_does_not_answer_says_no(workshop: Workshop, tmp_
     ledger.close()
 
 
+async def test_a_call_that_is_given_up_with_the_answer_is_not_made(book: Book) -> None:
+    """Nothing goes on for a caller that is cancelled in the moment in which it permits that."""
+    asked, answer = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def ask(request: ApprovalRequest) -> Any:
+        asked.set()
+        return await answer
+
+    origin = by("ann", ask=ask)
+    await book.lose(args={"a": 1}, origin=origin)
+    call = asyncio.create_task(book.runner.run(ToolCall("hub:post", {"a": 1}, origin=origin)))
+    await asked.wait()
+    answer.set_result("once")
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert book.service.count == 1
+
+
 # -- the file ---------------------------------------------------------------------------------------------------
 
 _CRASH = """

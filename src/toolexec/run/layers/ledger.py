@@ -248,7 +248,8 @@ class _Recorded(Layer):
         try:
             answer = ask(request)
             if inspect.isawaitable(answer):
-                answer = await asyncio.wait_for(answer, self._rules.ask_timeout)
+                async with asyncio.timeout(self._rules.ask_timeout):  # `wait_for` would go on with a cancelled call
+                    answer = await answer
         except Exception as error:
             logger.warning("asking whether to repeat %s failed: %s", entry.tool.id, type(error).__name__)
             return False
