@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -114,6 +114,16 @@ async def test_a_server_goes_on_without_the_loop_of_the_first(is_due: bool) -> N
         await asyncio.to_thread(asyncio.run, _enter(stack))
         steps_module._shared._is_due = is_due
         assert gc.get_threshold()[2] > before[2]
+        kept = [[] for _ in range(30 * steps_module.OBJECTS)]  # type: ignore[var-annotated]
+        assert gc.get_threshold()[1:] == before[1:]
+        assert kept
+
+
+async def test_a_server_goes_on_beside_a_loop_that_stands_still() -> None:
+    """Leave it to the interpreter, too, where the loop of the first one was not closed, and runs no more."""
+    before = gc.get_threshold()
+    with closing(asyncio.new_event_loop()) as loop, ExitStack() as stack:
+        await asyncio.to_thread(loop.run_until_complete, _enter(stack))
         kept = [[] for _ in range(30 * steps_module.OBJECTS)]  # type: ignore[var-annotated]
         assert gc.get_threshold()[1:] == before[1:]
         assert kept

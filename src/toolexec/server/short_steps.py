@@ -106,15 +106,14 @@ class _Steps:
     def _look_at_all_soon(self) -> None:
         """Left alone, the interpreter looks at all once a quarter more is there than the last time left, which takes a
         tenth of a second where that was much."""
-        if self._loop is None or (self._is_due and not self._loop.is_closed()):
+        if self._loop is None:
             return
-        try:
-            self._loop.call_soon_threadsafe(self._look_at_all)
-        except RuntimeError:  # it is closed, and another server goes on
+        if not self._loop.is_running():  # it has ended, and another server goes on
             self._loop = None
             gc.set_threshold(OBJECTS, *self._thresholds[1:])
-        else:
+        elif not self._is_due:
             self._is_due = True
+            self._loop.call_soon_threadsafe(self._look_at_all)
 
     def _look_at_all(self) -> None:
         self._is_due = False
