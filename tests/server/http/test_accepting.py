@@ -6,7 +6,8 @@ import asyncio
 import gc
 import select
 import socket
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -112,6 +113,55 @@ async def test_who_waits_for_its_turn_gives_way(monkeypatch: pytest.MonkeyPatch)
         await accepting.wait_closed()
         assert await asyncio.to_thread(clients[-1].recv, 1) == b""
         assert len(seats) == 20
+
+
+async def test_newcomers_without_room_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those for whom there is no room wait as the others do, however many there are: the loop is for those who have
+    connections."""
+    monkeypatch.setattr(accepting_module, "_EACH", FOREVER)
+    monkeypatch.setattr(accepting_module, "_AT_ONCE", 15)
+    monkeypatch.setattr(accepting_module, "monotonic", lambda: 0.0)
+    begun: list[Seat | None] = []
+
+    def begin(seat: Seat | None) -> asyncio.Protocol:
+        begun.append(seat)
+        return asyncio.Protocol()
+
+    async with full_house(20, 15, begin):
+        await settled()
+        assert begun == []
+
+
+async def test_few_are_refused_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More newcomers without room than can be told so at a time are closed at once: each would hold a file."""
+    monkeypatch.setattr(accepting_module, "_EACH", FOREVER)
+    monkeypatch.setattr(accepting_module, "_REFUSED", 3)
+    monkeypatch.setattr(accepting_module, "monotonic", lambda: 0.0)
+    async with full_house(20, 10, lambda _: asyncio.Protocol()) as clients:
+        for client in clients[3:]:
+            client.settimeout(5)
+            assert await asyncio.to_thread(client.recv, 1) == b""
+        for client in clients[:3]:
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.recv(1)
+
+
+@asynccontextmanager
+async def full_house(
+    most: int, more: int, make: Callable[[Seat | None], asyncio.Protocol]
+) -> AsyncGenerator[list[socket.socket]]:
+    """Take the connections of *more* clients of an address that has all of *most* already; gives the clients."""
+    seats = Seats(most, proven=False)
+    for _ in range(most):
+        seats.enter(Silent(), "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0), backlog=more) as bound, ExitStack() as stack:
+        address = bound.getsockname()
+        clients = [stack.enter_context(socket.create_connection(address)) for _ in range(more)]
+        accepting = Accepting((bound,), seats, make, tls=None, handshake_timeout=5)
+        yield clients
+        accepting.close()
+        await accepting.wait_closed()
 
 
 @pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="the system does not say who has hung up")

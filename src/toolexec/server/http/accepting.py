@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import select
 import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -29,6 +27,9 @@ _EACH: Final = 0.0015
 _AT_ONCE: Final = 8
 """How many are taken, and served, in a turn of the loop, where it has not come round for as long. All would keep the
 others waiting, and after one each, newcomers wait for a second where turns are long."""
+_REFUSED: Final = 64
+"""How many newcomers for whom there is no room are told so at a time. Each holds a file until then, so the connections
+of more of them are closed without a word."""
 _PAUSE: Final = 1.0
 """Seconds until the next attempt where the system has no room for a connection, such as no file descriptor."""
 
@@ -57,8 +58,8 @@ class Accepting:
         self._seats = seats
         self._make = make
         self._tls: dict[str, Any] = {"ssl": tls, "ssl_handshake_timeout": handshake_timeout} if tls else {}
-        self.sockets: list[socket.socket] = [socket.socket(fileno=os.dup(each.fileno())) for each in sockets]
-        self._beginning: set[asyncio.Task[None]] = set()
+        self.sockets: list[socket.socket] = [each.dup() for each in sockets]
+        self._beginning: dict[asyncio.Task[None], _Arrival] = {}
         self._arrivals: deque[_Arrival] = deque()
         self._arrived = asyncio.Event()
         try:
@@ -92,25 +93,30 @@ class Accepting:
             # Nothing is awaited from here on: a connection that is taken would be lost with this task.
             try:
                 for _ in range(_AT_ONCE):
-                    if not self._seats.has_room:
+                    if not self._seats.has_room or not self._take(*listening.accept()):
                         break
-                    self._take(*listening.accept())
             except (BlockingIOError, InterruptedError, ConnectionError):  # there is none any more
                 continue
             except OSError as error:
                 logger.error("connections cannot be taken: %s", error)
                 await asyncio.sleep(_PAUSE)
 
-    def _take(self, taken: socket.socket, address: Any) -> None:
+    def _take(self, taken: socket.socket, address: Any) -> bool:
+        """Have a connection wait for its turn; return False where too many are to be refused before it."""
         taken.setblocking(False)
         arrival = _Arrival(taken)
         if arrival.has_left():
             arrival.leave()
-            return
-        with suppress(NoShareError):
+            return True
+        try:
             arrival.seat = self._seats.enter(arrival, str(address[0]))
+        except NoShareError:
+            if sum(each.seat is None for each in (*self._arrivals, *self._beginning.values())) >= _REFUSED:
+                arrival.leave()
+                return False
         self._arrivals.append(arrival)
         self._arrived.set()
+        return True
 
     async def _serve(self) -> None:
         """Begin the connections of those that have arrived."""
@@ -136,7 +142,7 @@ class Accepting:
 
     def _begin(self, arrival: _Arrival) -> None:
         task = arrival.task = asyncio.create_task(self._connect(arrival.taken, arrival.seat))
-        self._beginning.add(task)
+        self._beginning[task] = arrival
         task.add_done_callback(partial(self._begun, arrival))
 
     async def _connect(self, taken: socket.socket, seat: Seat | None) -> None:
@@ -145,7 +151,7 @@ class Accepting:
 
     def _begun(self, arrival: _Arrival, task: asyncio.Task[None]) -> None:
         """Close what did not become a connection, also where its task was cancelled before it ran."""
-        self._beginning.discard(task)
+        del self._beginning[task]
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
             return
