@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from contextlib import ExitStack
 from contextvars import ContextVar
 
 import pytest
@@ -15,11 +17,12 @@ from uvicorn.server import ServerState
 
 from toolexec.server.auth import AuthSettings
 from toolexec.server.http import HttpSettings, Metrics, build_app
+from toolexec.server.http import connections as connections_module
 from toolexec.server.http.accepting import Accepting
 from toolexec.server.http.connections import connections
 from toolexec.server.http.seats import STATE, Seat, Seats
 
-from .conftest import Serve, small_server
+from .conftest import Certificate, Serve, small_server
 
 HEAD = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 
@@ -118,6 +121,45 @@ async def test_a_client_that_reads_late(serve: Serve) -> None:
     assert now < count
     assert answer.count(b"HTTP/1.1 200 ") == count
     assert b'{reason="reading"}' not in metrics.text()
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_who_gives_way_over_tls_is_gone(
+    asks: bool, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that never ends TLS has no connection for long once it has no seat, whether it had an answer or not."""
+    monkeypatch.setattr(connections_module, "_LEAVE", 0.0)
+    own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    own.load_cert_chain(certificate.cert, certificate.key)
+    other.load_verify_locations(certificate.cert)
+    config = uvicorn.Config(build_app(small_server(), HttpSettings(), AuthSettings()), lifespan="off", log_config=None)
+    config.load()
+    made, seats, state = (
+        connections(HttpSettings(), lambda reason: None),
+        Seats(3, proven=True, patience=0.0),
+        ServerState(),
+    )
+
+    def make(seat: Seat | None) -> asyncio.Protocol:
+        return made(config=config, server_state=state, app_state={STATE: seat})
+
+    with socket.create_server(("127.0.0.1", 0)) as bound, ExitStack() as clients:
+        address = bound.getsockname()
+        accepting = Accepting((bound,), seats, make, tls=own, handshake_timeout=5)
+
+        def come() -> None:
+            client = other.wrap_socket(socket.create_connection(address, 20), server_hostname="127.0.0.1")
+            clients.enter_context(client)
+            if asks:
+                client.sendall(HEAD + b"\r\n")
+                assert client.recv(1000)
+
+        for _ in range(9):
+            await asyncio.to_thread(come)
+        await until(lambda: len(state.connections) <= 3)
+    await until(lambda: not state.connections)
+    accepting.close()
+    await accepting.wait_closed()
 
 
 _SEEN: ContextVar[str] = ContextVar("seen", default="")

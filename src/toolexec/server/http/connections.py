@@ -18,6 +18,8 @@ from toolexec.server.http.writing import Together
 
 _BODIES: Final = 2
 """How many of the longest bodies are discarded before a client that goes on sending is cut off."""
+_LEAVE: Final = 2.0
+"""Seconds that a client has to take what was sent, and to end TLS, once its connection has no seat."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 5\r\n\r\n"
 
 
@@ -37,6 +39,7 @@ class Connection(H11Protocol):
         super().__init__(**settings)
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
+        self._leave_timer: asyncio.TimerHandle | None = None
         self._seat: Seat | None = self.app_state.get(STATE)
         self._context: Context = copy_context()
 
@@ -47,14 +50,14 @@ class Connection(H11Protocol):
         if self._seat is None:
             self.tell("connections")
             transport.write(_FULL)
-            transport.close()
+            self._leave()
             return
         self._seat.occupant = self
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the client is gone."""
-        for timer in (self._head_timer, self._read_timer):
+        for timer in (self._head_timer, self._read_timer, self._leave_timer):
             if timer is not None:
                 timer.cancel()
         if self._seat is not None:
@@ -93,10 +96,10 @@ class Connection(H11Protocol):
 
     def give_way(self) -> None:
         """End the connection for that of another caller; see `Occupant`."""
-        if self.is_answering:
-            self.transport.abort()
+        if self.has_answered:
+            self._leave()
         else:
-            self.transport.close()
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         """Note that the client does not read as fast as it is written to."""
@@ -109,6 +112,11 @@ class Connection(H11Protocol):
             self._read_timer.cancel()
             self._read_timer = None
         super().resume_writing()
+
+    def _leave(self) -> None:
+        """Close the connection, and have it be gone soon: TLS waits half a minute for a client that does not end it."""
+        self.transport.close()
+        self._leave_timer = self.loop.call_later(_LEAVE, self.transport.abort)
 
     def _close(self) -> None:
         """End the connection, of which everything is sent."""
