@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolexec.runtime.contract import ISOLATIONS
     from toolexec.runtime.guest.python.protocol import MAX_FRAME_BYTES
     from toolexec.runtime.json_text import AS_JSON, JSONText
-    from toolexec.runtime.priority import CORES, part_of_cores, ranked
+    from toolexec.runtime.priority import CORES, GIVES_WAY, part_of_cores, ranked
     from toolexec.runtime.protocol.connections import Connection, StreamConnection
     from toolexec.runtime.protocol.messages import REQUESTS, decode_frame, encode_message
     from toolexec.runtime.protocol.serving import serve_gateway
@@ -83,7 +83,7 @@ else:
         "toolexec.runtime.contract": ("ISOLATIONS",),
         "toolexec.runtime.guest.python.protocol": ("MAX_FRAME_BYTES",),
         "toolexec.runtime.json_text": ("AS_JSON", "JSONText"),
-        "toolexec.runtime.priority": ("CORES", "part_of_cores", "ranked"),
+        "toolexec.runtime.priority": ("CORES", "GIVES_WAY", "part_of_cores", "ranked"),
         "toolexec.runtime.protocol.connections": ("Connection", "StreamConnection"),
         "toolexec.runtime.protocol.messages": ("REQUESTS", "decode_frame", "encode_message"),
         "toolexec.runtime.protocol.serving": ("serve_gateway",),
@@ -103,6 +103,7 @@ else:
 __all__ = [
     "AS_JSON",
     "CORES",
+    "GIVES_WAY",
     "ISOLATIONS",
     "LANGUAGES",
     "MAX_FRAME_BYTES",

@@ -39,7 +39,7 @@ QUICK = "threading.Timer(0.3, print, ['done']).start()"
     ids=["code", "no code", "message", "a thread that is waited for", "no threads"],
 )
 def test_daemon_threads_are_left(threads: str, code: str, ended: tuple[str, str, int]) -> None:
-    """What is registered and written is done; the interpreter is not taken apart around a daemon thread."""
+    """All that is registered and written is done; the interpreter is not taken apart around a daemon thread."""
     program = PROGRAM.replace("THREADS", threads).replace("CODE", code)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr, done.returncode) == ended

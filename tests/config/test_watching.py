@@ -1,4 +1,4 @@
-"""Watching files ends when it is told to."""
+"""Watching files ends when it is cancelled."""
 
 from __future__ import annotations
 

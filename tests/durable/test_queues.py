@@ -385,7 +385,7 @@ async def test_a_run_that_cannot_be_run_keeps_no_others(
 async def test_a_damaged_run_keeps_no_others(
     journal: SQLiteJournal, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It takes no start of its queue's rate, waits for a decision, and goes on once it is as it was."""
+    """A damaged run takes no start of its queue's rate, waits for a decision, and goes on once it is as it was."""
 
     def write(settings: str) -> str:
         with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:

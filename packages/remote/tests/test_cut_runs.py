@@ -15,9 +15,8 @@ from tests.loop_clock import LoopClock, loop_clock
 from tests.waiting import until
 
 from toolexec.errors import SandboxFailedError, ToolExecError
-from toolexec.remote import RuntimeServerSettings, TenantQuota
+from toolexec.remote import GIVES_WAY, RuntimeServerSettings, TenantQuota
 from toolexec.runtime import Runtime
-from toolexec.runtime.priority import GIVES_WAY
 from toolexec.sandbox import ExecuteRequest
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote.messages import Link, encode_remote

@@ -41,7 +41,7 @@ class Wait:
 
 
 def decision(why: ToolExecError, now: float) -> Wait:
-    """Return what a run waits for that cannot go on: somebody who mends that and sends `RETRY`, or cancels it."""
+    """Return what a run waits for that cannot go on: a person who fixes that and sends `RETRY`, or cancels it."""
     return Wait(step="", kind="settle", name=RETRY, details={"error": why.to_dict()}, since=now)
 
 

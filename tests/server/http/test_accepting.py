@@ -80,7 +80,7 @@ async def test_beside_others_newcomers_wait(monkeypatch: pytest.MonkeyPatch, bef
 
 
 async def test_the_newest_and_the_oldest_are_served_in_turn() -> None:
-    """Who comes behind many waits for one of them, and the first of the many for one that came later."""
+    """A client that comes behind many waits for one of them, and the first of the many for one that came later."""
     seats = Seats(100, proven=True)
     with socket.create_server(("127.0.0.1", 0)) as bound, ExitStack() as stack:
         address = bound.getsockname()
@@ -94,7 +94,7 @@ async def test_the_newest_and_the_oldest_are_served_in_turn() -> None:
 
 
 async def test_who_waits_for_its_turn_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its client is told at once, its seat is free, and nothing is begun for it; nor for those that wait at the end."""
+    """A client that gives way is disconnected at once, its seat is free, and nothing is begun for it; nor for those that wait at the end."""
     monkeypatch.setattr(accepting_module, "_EACH", FOREVER)
     monkeypatch.setattr(accepting_module, "monotonic", lambda: 0.0)
     seats = Seats(30, proven=True, patience=0.0)
@@ -133,7 +133,7 @@ async def test_newcomers_without_room_wait_their_turn(monkeypatch: pytest.Monkey
 
 
 async def test_few_are_refused_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More newcomers without room than can be told so at a time are closed at once: each would hold a file."""
+    """More newcomers without room than are refused at a time are closed at once: each would hold a file."""
     monkeypatch.setattr(accepting_module, "_EACH", FOREVER)
     monkeypatch.setattr(accepting_module, "_REFUSED", 3)
     monkeypatch.setattr(accepting_module, "monotonic", lambda: 0.0)

@@ -28,7 +28,7 @@ _AT_ONCE: Final = 8
 """How many are taken, and served, in a turn of the loop, where it has not come round for as long. All would keep the
 others waiting, and after one each, newcomers wait for a second where turns are long."""
 _REFUSED: Final = 64
-"""How many newcomers for whom there is no room are told so at a time. Each holds a file until then, so the connections
+"""How many newcomers for whom there is no room are refused at a time. Each holds a file until then, so the connections
 of more of them are closed without a word."""
 _PAUSE: Final = 1.0
 """Seconds until the next attempt where the system has no room for a connection, such as no file descriptor."""
@@ -40,9 +40,9 @@ class Accepting:
     Beside others, newcomers have a part of the loop. Clients that hang up and come again would have all of it, as it is
     not known whose a connection is before it was served; those that have hung up already are not served at all. Of
     those that have a seat and wait for their turn, the newest and the oldest are served in turn: who comes behind a
-    caller that opened hundreds at once does not wait for all of these, and nobody waits for ever. Those that wait for
-    room wait in the system's queue: a caller that opens many is not faster than the others. *make* makes
-    the protocol of a connection; without a seat it is one that is refused. *tls* and *handshake_timeout*, in seconds,
+    caller that opened hundreds at once does not wait for all of these, and none of them waits for ever. Those that wait
+    for room wait in the system's queue: a caller that opens many is not faster than the others. *make* makes the
+    protocol of a connection; without a seat it is one that is refused. *tls* and *handshake_timeout*, in seconds,
     are for HTTPS. Has what uvicorn wants of a server of asyncio. Raises OSError where they cannot listen.
     """
 
