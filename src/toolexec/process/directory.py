@@ -21,8 +21,9 @@ MAX_FILES: Final = 1000
 """How many files a run may give back."""
 MAX_FILE_BYTES: Final = 64 << 20
 """How many bytes they may have together."""
+MAX_DEPTH: Final = 20
+"""How many names the path of a file may have that is put in or given back."""
 
-_MAX_DEPTH: Final = 20
 _MAX_ENTRIES: Final = 20_000
 _SKIPPED: Final = ("__pycache__", ".cache", ".npm", ".config")
 _OURS: Final = ".toolexec-"
@@ -138,7 +139,7 @@ class WorkDirectory:
                     continue
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(status.st_mode) and depth < _MAX_DEPTH:
+                    if stat.S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
                         directories.append((Path(entry.path), depth + 1))
                     elif stat.S_ISREG(status.st_mode):
                         name = Path(entry.path).relative_to(self.work).as_posix()
@@ -154,7 +155,7 @@ def check_names(files: Mapping[str, bytes]) -> None:
             raise InvalidRequestError(
                 f"the file path {name!r} is not relative and plain; use something like 'data/a.csv'"
             )
-        if len(path.parts) > _MAX_DEPTH or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
+        if len(path.parts) > MAX_DEPTH or any(len(part.encode("utf-8", "replace")) > 255 for part in path.parts):
             raise InvalidRequestError(f"the file path {name[:100]!r} is too deep or too long")
         directories.update(str(parent) for parent in path.parents)
     for name in files.keys() & directories:

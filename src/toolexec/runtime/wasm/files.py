@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Callable, Mapping
 
 from toolexec.errors import ConfigurationError
+from toolexec.process.directory import MAX_DEPTH
 from toolexec.runtime.wasm.refused import RefusedError
 
 DEFAULT_BYTES = 64 * 1024 * 1024
 DEFAULT_ENTRIES = 4096
 _NAME_BYTES = 255  # as on a common disk
-_DEPTH = 64  # of directories: a path stays short, and nothing that walks the tree runs deep
+_DEPTH = MAX_DEPTH - 1  # of directories: each file can be given back, and nothing that walks the tree runs deep
 
 
 class Node:
@@ -361,7 +362,7 @@ _WHY = {
     "exist": "the path is given twice, or is also a directory",
     "not-directory": "one of its folders is also a file",
     "insufficient-space": "it does not fit into the disk quota; raise `disk_bytes` or give fewer files",
-    "name-too-long": "a name is longer than 255 bytes, or the folders are nested more than 64 deep",
+    "name-too-long": f"a name is longer than 255 bytes, or the folders are nested more than {_DEPTH} deep",
 }
 
 
