@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -289,6 +290,19 @@ class TestLost:
         result = await python.execute(kit.request("1"))
         assert isinstance(result.error, SandboxFailedError)
         assert "broke the protocol" in str(result.error)
+
+    async def test_a_line_that_was_lost_is_not_used_again(
+        self, python: PythonLanguage, workers: Workers, kit: Kit
+    ) -> None:
+        """Only the program whose line is lost fails, and the worker goes on."""
+        ready = workers.ready
+        lane = ready[0].open()  # the first one has the next program
+        lane.line.socket.shutdown(socket.SHUT_RDWR)
+        ready[0].give_back(lane)
+        assert isinstance((await python.execute(kit.request("1"))).error, SandboxFailedError)
+        await until(lambda: not any(worker.runs for worker in ready))
+        assert [await value(python, kit.request("2")) for _ in range(2)] == [2, 2]
+        assert workers.ready == ready
 
     async def test_closing_ends_them(self, python: PythonLanguage, workers: Workers, kit: Kit) -> None:
         """Every process is gone when it returns; the language can be used again."""

@@ -86,6 +86,7 @@ class WorkerInstance:
                 self._over = True
             return self._outcome(*unpack(body))
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
+            self._failure = error  # no other guest gets this lane
             raise self._lost(error) from error
         finally:
             self.worker.remove_listener(self.on_lost)
@@ -137,6 +138,8 @@ class WorkerInstance:
         if kind == Kind.EXCHANGE:
             self._answer(body)
             return
+        if self._failure is not None:  # a guest here would have ended
+            return
         try:
             if kind == Kind.POST:
                 self._host.post(body.decode())
@@ -145,9 +148,8 @@ class WorkerInstance:
             else:
                 raise ValueError(f"a worker sent a frame of kind {kind}")
         except BaseException as error:
-            if self._failure is None:
-                self._failure = error
-                self._order_stop()
+            self._failure = error
+            self._order_stop()
 
     def _answer(self, body: bytes) -> None:
         reply, kind = b"", Kind.REFUSE

@@ -30,7 +30,7 @@ _STACK_BYTES: Final = max(THREAD_STACK_BYTES, 8 << 20)
 
 def main(job: JSONDict) -> None:
     """Serve until the host hangs up. *job* has the descriptors `control` and `program`, the `core` to run on (or None),
-    how many bytes idle memory may have, how many a frame, and whether it `ranks` its programs.
+    how many bytes idle memory may have, and whether it `ranks` its programs.
     """
     with suppress(OSError):
         die_with_us(os.dup(1), os.getpgrp())
@@ -47,11 +47,11 @@ def main(job: JSONDict) -> None:
     pool.make().close()
     gc.freeze()
     control.send(b"ready")
-    _serve(control, pool, job["most_bytes"], LongRuns() if job["ranks"] else None)
+    _serve(control, pool, LongRuns() if job["ranks"] else None)
     os._exit(0)  # guests that run have no host any more
 
 
-def _serve(control: socket.socket, pool: GuestPool, most_bytes: int, long_runs: LongRuns | None) -> None:
+def _serve(control: socket.socket, pool: GuestPool, long_runs: LongRuns | None) -> None:
     """Open and stop lanes as the host says."""
     starts = Starts(_BEGINNING)
     lanes: dict[int, _Lane] = {}
@@ -68,7 +68,7 @@ def _serve(control: socket.socket, pool: GuestPool, most_bytes: int, long_runs: 
             if lane is not None:
                 lane.stop()
             continue
-        lane = _Lane(Line(socket.socket(fileno=descriptors[0]), most_bytes), pool, starts, long_runs)
+        lane = _Lane(Line(socket.socket(fileno=descriptors[0])), pool, starts, long_runs)
         lanes = {number: known for number, known in lanes.items() if not known.is_over}
         lanes[order["open"]] = lane
         threading.Thread(target=lane.serve, name="toolexec-guest", daemon=True).start()

@@ -76,7 +76,7 @@ class WorkerProcess:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lifeline, their_lifeline = socket.socketpair()
         job: JSONDict = {"control": theirs.fileno(), "program": program, "core": core}
-        job |= {"idle_bytes": idle_bytes, "most_bytes": most_bytes, "ranks": ranks}
+        job |= {"idle_bytes": idle_bytes, "ranks": ranks}
         path = [str(directory) or str(Path.cwd()) for directory in sys.path]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments

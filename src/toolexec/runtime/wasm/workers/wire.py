@@ -14,6 +14,7 @@ from toolexec.model.json_value import JSONDict, JSONObject
 _HEAD: Final = struct.Struct("!BI")
 _SIZE: Final = struct.Struct("!I")
 _CHUNK: Final = 1 << 16
+_LONGEST: Final = (1 << 32) - 1
 
 
 class Kind(IntEnum):
@@ -35,8 +36,9 @@ class Line:
     One thread at a time sends, and one receives; both block.
     """
 
-    def __init__(self, connection: socket.socket, most_bytes: int) -> None:
-        """*most_bytes* is the longest frame that is received."""
+    def __init__(self, connection: socket.socket, most_bytes: int = _LONGEST) -> None:
+        """*most_bytes* is the longest frame that is received: a host has a bound for what a worker sends, and a worker
+        takes what its host sends, as a guest in the host's process would."""
         self.socket = connection
         self._most = most_bytes
         self._rest = b""
