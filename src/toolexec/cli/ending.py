@@ -20,7 +20,8 @@ def leave_threads(end: SystemExit) -> None:
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     if not others or not all(thread.daemon for thread in others) or not isinstance(end.code, int | None):
         return
-    atexit._run_exitfuncs()  # noqa: SLF001 (there is no public name, and `os._exit` does none of it)
+    # There is no public name for it, and `os._exit` does none of it.
+    atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # its reader has gone, or it is closed
             stream.flush()
