@@ -444,16 +444,6 @@ def main() -> None:
     What every command has in common ends here: a reader that has gone (`toolexec list | head -1`) ends it quietly with
     141, an optional dependency that is not installed is named with its extra, and any other error is a bug report.
     """
-    try:
-        _perform()
-    except SystemExit as end:
-        from toolexec.cli.ending import leave_threads
-
-        leave_threads(end)
-        raise
-
-
-def _perform() -> None:
     gc.set_threshold(_START)
     open_closed_streams()
     try:

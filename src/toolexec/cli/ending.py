@@ -14,8 +14,8 @@ def leave_threads(end: SystemExit) -> None:
 
     A command whose reader has gone, or that was interrupted, may leave a program in the sandbox running in a thread.
     The interpreter's own end takes such a thread away wherever it is, which crashed (SIGILL) now and then inside a
-    guest. What is registered for the end is done, and what is written is flushed. Other threads are waited
-    for, and so is the message of an *end* that has one in place of a code: both are the interpreter's to do.
+    guest. What is registered for the end is done, and what is written is flushed. Other threads are waited for, and so
+    is the message of an *end* that has one in place of a code: both are the interpreter's to do.
     """
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     if not others or not all(thread.daemon for thread in others) or not isinstance(end.code, int | None):
