@@ -84,6 +84,64 @@ async def test_garbage_is_named_when_nothing_else_comes(connect):
     assert "'Welcome to my server'" in backend.status().reason
 
 
+class GoneAfterAWord:
+    """A server, with all that starts it, that has written a line and ended before it is written to."""
+
+    pid, exit_code = 0, 3
+
+    def __init__(self):
+        self.stream = self
+        self.output = [b"Welcome to my server\n"]
+        self.has_refused = asyncio.Event()
+
+    async def check(self, program=None):
+        """Start anything."""
+
+    async def start(self, program):
+        return self
+
+    def write_now(self, data):
+        self.has_refused.set()
+        raise BrokenPipeError
+
+    write = write_now
+
+    async def read(self):
+        await self.has_refused.wait()
+        await asyncio.sleep(0)
+        return self.output.pop() if self.output else b""
+
+    def end_reading(self):
+        self.output.clear()
+
+    async def wait(self):
+        await self.has_refused.wait()
+        return self.exit_code
+
+    def close_writing(self):
+        """Do nothing: no process is there."""
+
+    terminate = close_writing
+
+    async def aclose(self):
+        """Have nothing left."""
+
+    def stderr_tail(self):
+        return b""
+
+    def explain(self):
+        return ""
+
+
+async def test_what_a_server_said_before_it_ended_is_read():
+    """Writing to a server that has ended fails, often before its last words were read."""
+    server = MCPServer(name="s", command="gone", max_restarts=0, sandbox="bubblewrap")
+    backend = MCPBackend(server, sandboxes=lambda _: GoneAfterAWord())
+    await backend.start()
+    assert "'Welcome to my server'" in backend.status().reason
+    await backend.aclose()
+
+
 async def test_half_a_frame_is_a_lost_connection(connect):
     """A reply that breaks off in the middle fails the call."""
     backend = connect(ScriptedServer(tools=[ScriptedTool("half", trouble=Trouble(half=True))]), max_restarts=0)

@@ -107,9 +107,13 @@ class StdioTransport:
         self.pid = child.pid or None
         stream = child.stream
         incoming = _Incoming(stream, self._parse, self._note_end)
-        # A server that does not read any more is lost, whatever it may still write.
-        writer = LineWriter(stream.write_now, stream.write, lambda _: incoming.end(), _MAX_QUEUED)
         async with anyio.create_task_group() as tasks:
+
+            def lose(_: OSError) -> None:
+                """End with a server that does not read any more; what it has written may say why."""
+                tasks.start_soon(self._read_out, incoming)
+
+            writer = LineWriter(stream.write_now, stream.write, lose, _MAX_QUEUED)
             tasks.start_soon(self._write, stream, writer)
             tasks.start_soon(self._watch, child, incoming)
             try:
@@ -158,8 +162,12 @@ class StdioTransport:
 
     async def _watch(self, child: ServerProcess, incoming: _Incoming) -> None:
         await child.wait()
+        await self._read_out(incoming)
+
+    async def _read_out(self, incoming: _Incoming) -> None:
+        """Let what is written be read, and nothing after a while: a grandchild may hold the pipe open for ever."""
         await _within(_GRACE, self._stdout_ended.wait)
-        incoming.end()  # a grandchild may hold the pipe open for ever
+        incoming.end()
 
     def _parse(self, line: bytes) -> SessionMessage | None:
         try:
