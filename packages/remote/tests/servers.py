@@ -262,7 +262,11 @@ class Client:
             if message.type in kinds and (not run or message.run == run):
                 return self._seen.pop(number)
         while True:
-            received = await asyncio.wait_for(self._socket.receive(), PATIENCE)
+            try:
+                received = await asyncio.wait_for(self._socket.receive(), PATIENCE)
+            except TimeoutError:
+                seen = [(message.type, message.run, message.body[:500]) for message in self._seen]
+                raise AssertionError(f"no {kinds} came, but {seen}") from None
             assert received.type is aiohttp.WSMsgType.BINARY, f"the connection ended: {received}"
             message = decode_remote(received.data)
             link = self.links.get(message.run)

@@ -8,6 +8,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from packages.remote.tests.hostile import WAYS, memory_of, peak_of, reset_peak
@@ -67,8 +68,8 @@ def log(server: ServerProcess) -> Log:
 async def neighbour(endpoint: str, runs: int = 5) -> None:
     """Run some programs, each of which calls a tool."""
     async with Client(endpoint, name="neighbour") as client:
-        for number in range(runs):
-            run = f"neighbour-{number}-{id(client)}"
+        for _ in range(runs):
+            run = f"neighbour-{uuid4()}"
             await client.execute(run, "return tools.math.add(a=1, b=2)", timeout=60)
             await client.answer(run, lambda _: 3)
             result = await client.result(run)
