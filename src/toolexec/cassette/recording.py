@@ -29,6 +29,7 @@ from toolexec.errors import (
     ToolExecError,
     ToolNotFoundError,
 )
+from toolexec.model.bound import Bound
 from toolexec.model.call import ToolCall
 from toolexec.model.events import StreamEvent
 from toolexec.model.json_value import JSONObject, JSONValue, NotJSONError
@@ -203,11 +204,8 @@ class Recording(Layer):
     @contextmanager
     def _recording(self) -> Generator[None, None, None]:
         """Do work for a recorded call. It is left at each event of a stream, as what follows is the caller's."""
-        token = _RECORDS.set((*_RECORDS.get(), self._cassette))
-        try:
+        with Bound(_RECORDS, (*_RECORDS.get(), self._cassette)):
             yield
-        finally:
-            _RECORDS.reset(token)
 
     def _entry(self, call: ToolCall) -> Registered | None:
         if type(call) is Attempt:

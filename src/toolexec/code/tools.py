@@ -35,6 +35,7 @@ from toolexec.errors import (
     ToolNotFoundError,
 )
 from toolexec.model.arguments import RefusedArgs, bounded
+from toolexec.model.bound import Bound
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONObject, JSONValue
 from toolexec.model.origin import HERE, Origin
@@ -225,21 +226,19 @@ class Tools:
 
     async def finish(self, admitted: AdmittedCall) -> Result:
         """Make an admitted call, on the event loop."""
-        before = ACTIVE.set(self)
-        try:
+        with Bound(ACTIVE, self):
             try:
-                result = await self._runner.run(admitted.call)
-            except InputValidationError as error:
-                if not self._fit(admitted, error):
-                    raise
-                result = await self._runner.run(admitted.call)
-            if result.error is None and (budget := self._budget_for(result.value)) is not None:
-                return await off_loop(lambda budget: self._end(admitted, result, budget), budget)
-            return self._end(admitted, result)
-        except BaseException as error:
-            raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
-        finally:
-            ACTIVE.reset(before)
+                try:
+                    result = await self._runner.run(admitted.call)
+                except InputValidationError as error:
+                    if not self._fit(admitted, error):
+                        raise
+                    result = await self._runner.run(admitted.call)
+                if result.error is None and (budget := self._budget_for(result.value)) is not None:
+                    return await off_loop(lambda budget: self._end(admitted, result, budget), budget)
+                return self._end(admitted, result)
+            except BaseException as error:
+                raise self._fail(admitted, error)  # noqa: B904 - it is the same error, or has fewer hints
 
     def runs_here(self, admitted: AdmittedCall, within: float) -> bool:
         """Return whether `run_here` would make an admitted call."""

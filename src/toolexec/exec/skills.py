@@ -17,6 +17,7 @@ from toolexec.code.types import SKILL, CodeEvent, CodeResult
 from toolexec.discovery.index import bulk
 from toolexec.errors import ConfigurationError, ExecutionError, Outcome
 from toolexec.model.binding import LocalBinding
+from toolexec.model.bound import Bound
 from toolexec.model.handler import Handler, ToolContext
 from toolexec.model.ids import without_version
 from toolexec.model.json_value import JSONObject
@@ -48,11 +49,8 @@ _DURABLE: ContextVar[str] = ContextVar("toolexec_durable_skill", default="")
 def durable_skill(run_id: str) -> Generator[None, None, None]:
     """Have a skill that is called in the block be a durable run: where that waits, a RunWaitingError is the cause of
     its failure."""
-    before = _DURABLE.set(run_id)
-    try:
+    with Bound(_DURABLE, run_id):
         yield
-    finally:
-        _DURABLE.reset(before)
 
 
 def read_skill(given: Skill | str | Path) -> Skill:
@@ -179,9 +177,7 @@ class Skills:
         caller = ACTIVE.get()
         if caller is not None and caller.is_closed():  # a task that outlived the run which it was begun in
             caller = None
-        before = _RUNNING.set((*around, skill.id))
-        origin = CURRENT.set(context.inner)
-        try:
+        with Bound(_RUNNING, (*around, skill.id)), Bound(CURRENT, context.inner):
             if (run_id := _DURABLE.get()) and not around and caller is None:
                 settings: CodeSettings = {**skill_settings(skill, args), "on_event": _Reports(context)}
                 result = await self._durable().execute_code(run_id, skill.source, settings)
@@ -189,9 +185,6 @@ class Skills:
                 code = self._code()
                 request = code.request(skill.source, skill_settings(skill, args))
                 result = await code.run_request(replace(request, gateway=caller, on_event=_Reports(context)))
-        finally:
-            CURRENT.reset(origin)
-            _RUNNING.reset(before)
         if result.stdout:
             context.log("info", result.stdout.rstrip("\n"))
         if (failure := skill_failure(skill.id, result)) is not None:

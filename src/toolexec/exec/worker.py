@@ -29,7 +29,7 @@ from toolexec.exec.run_data import chain_to_json, code_to_json, origin_from_json
 from toolexec.model.approval_text import approval_details, argument_lines
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
-from toolexec.model.origin import CURRENT, ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin
+from toolexec.model.origin import ApprovalAnswer, ApprovalRequest, Approver, Caller, CallPath, Origin, acting
 from toolexec.model.settings import check_ranges
 from toolexec.run.admission import admit_durable
 from toolexec.run.gate import RECORDED
@@ -157,12 +157,11 @@ class ExecHost:
         """Implement `Host.run`. Raises ConfigurationError once the Exec is closed: another one can go on."""
         assert isinstance(runner, DurableRunner)
         self._parts.sources.check_open()
-        # Not as `acting`: a workflow that is dropped half-way is closed in another context, where nothing can be reset.
-        CURRENT.set(origin_from_json(record.settings.get("origin") or {}))
         if ON_LOOP.get():  # where the engine repeats it: `record` is called once
             RECORDED.set(record.id)
         try:
-            result = await self._parts.durable.work(record, runner)
+            with acting(origin_from_json(record.settings.get("origin") or {})):
+                result = await self._parts.durable.work(record, runner)
         except ToolExecError as error:  # nothing was run, or the run cannot go on
             return {"state": "failed", "result": {"raised": error_to_json(error)}}
         if isinstance(result.error, ClosedError) and not ON_LOOP.get():  # of this process, and no end of the run

@@ -13,6 +13,7 @@ from toolexec.errors import ApprovalDeniedError, MissingExtraError
 from toolexec.exec.facade import Exec
 from toolexec.integrations.blocking import Blocking, finish
 from toolexec.integrations.toolset import Answer, Face, Mode, Toolset, failed_answer
+from toolexec.model.bound import Bound
 from toolexec.model.json_value import JSONObject
 from toolexec.model.origin import Origin
 from toolexec.run.types import Result
@@ -100,11 +101,8 @@ class ExecTool(BaseTool):
 def _calling(input: Any) -> Generator[None]:
     """Keep the ID of a model's call for what its tool reports."""
     call_id: Any = cast("Mapping[str, Any]", input).get("id") if isinstance(input, Mapping) else None
-    token = CALL_ID.set(call_id if isinstance(call_id, str) else "")
-    try:
+    with Bound(CALL_ID, call_id if isinstance(call_id, str) else ""):
         yield
-    finally:
-        CALL_ID.reset(token)
 
 
 class _Awaited:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from toolexec.model.bound import Bound
 from toolexec.model.json_value import JSONDict, JSONObject
 
 if TYPE_CHECKING:
@@ -158,11 +159,8 @@ def current_origin() -> Origin:
 @contextmanager
 def acting(origin: Origin) -> Generator[Origin, None, None]:
     """Have all that an `Exec` does in the block done for *origin*: `with acting(Origin(caller=Caller(id="ann"))):`."""
-    token = CURRENT.set(origin)
-    try:
+    with Bound(CURRENT, origin):
         yield origin
-    finally:
-        CURRENT.reset(token)
 
 
 def new_run_id() -> str:

@@ -25,6 +25,7 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.errors.extras import extra_needed
+from toolexec.model.bound import Bound
 from toolexec.model.settings import check_ranges, checked
 from toolexec.net.address import LookUp, NotAllowedAddressError, look_up, refusal
 from toolexec.net.auth import RequestAuth
@@ -262,9 +263,9 @@ class HTTPClient:
         from toolexec.net.pool import ATTEMPT, FAILURES, Attempt
 
         attempt = known or Attempt()
-        token = ATTEMPT.set(attempt)
         try:
-            yield attempt
+            with Bound(ATTEMPT, attempt):
+                yield attempt
         except ToolExecError as error:
             if attempt.sent and error.outcome is Outcome.NOT_SENT:  # of a later hop: the first one has begun
                 raise _redirect_refused(error.message, attempt) from error
@@ -273,8 +274,6 @@ class HTTPClient:
             raise self._late(target, attempt) from error
         except FAILURES as error:
             raise _lost(target, attempt, error) from error
-        finally:
-            ATTEMPT.reset(token)
 
     async def _follow(
         self, request: HTTPRequest, target: _Target, headers: _Headers, attempt: Attempt

@@ -23,6 +23,7 @@ from mcp.server.subscriptions import (
 from mcp_types import NotificationParams
 
 from toolexec.discovery.index import ChangeEvent, Index
+from toolexec.model.bound import Bound
 from toolexec.server.callers import connection_of
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -43,11 +44,8 @@ class NoticeBus:
     @contextmanager
     def stream(self, owner: object) -> Generator[None, None, None]:
         """Have what subscribes in the block do so for *owner*."""
-        token = _STREAM.set(owner)
-        try:
+        with Bound(_STREAM, owner):
             yield
-        finally:
-            _STREAM.reset(token)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Have *listener* called with events; returns how to stop that."""

@@ -48,6 +48,7 @@ from toolexec.errors import (
     Violation,
 )
 from toolexec.model.binding import BindingKind, MCPBinding, MCPMethod
+from toolexec.model.bound import Bound
 from toolexec.model.call import Progress, ProgressCallback, ToolCall, note_login, tell
 from toolexec.model.content import ToolReply
 from toolexec.model.events import StreamEvent
@@ -353,15 +354,13 @@ class MCPBackend:
     async def _deliver(self, client: Client, name: str, send: _Send) -> ToolReply:
         """Make the call over HTTP. Raises _UndeliveredError where the server has certainly not acted on it."""
         sent = Delivery()
-        token = delivery.set(sent)
         try:
-            return await self._call(client, name, send)
+            with Bound(delivery, sent):
+                return await self._call(client, name, send)
         except ExecutionError as error:
             if not sent.refused:
                 raise
             raise _UndeliveredError(undelivered(f"{self.name}:{name}", self.name, error, sent)) from error
-        finally:
-            delivery.reset(token)
 
     async def _client(self, call: ToolCall) -> Client:
         """Wait for the connection; a call that runs out of time meanwhile says that it never began."""

@@ -31,6 +31,7 @@ from mcp_types import (
 
 from toolexec.backend.mcp.secret_forms import asks_for_secret
 from toolexec.errors import ToolExecError
+from toolexec.model.bound import Bound
 from toolexec.model.call import ToolCall
 from toolexec.model.json_value import JSONDict
 from toolexec.model.questions import QUESTIONS, ClientQuestion, QuestionKind
@@ -68,11 +69,10 @@ class Relay:
     def during(self, call: ToolCall) -> Generator[None, None, None]:
         """Count *call* as under way in the block."""
         self._calls[id(call)] = call
-        token = _current.set(call)
         try:
-            yield
+            with Bound(_current, call):
+                yield
         finally:
-            _current.reset(token)
             self._calls.pop(id(call), None)
             self._asked.pop(id(call), None)
 

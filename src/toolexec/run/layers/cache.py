@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from toolexec.backend.here import Wait
 from toolexec.discovery.index import Registered
 from toolexec.errors import ToolExecError, Violation
+from toolexec.model.bound import Bound
 from toolexec.model.cache_hint import CacheHint, read_hint
 from toolexec.model.call import Progress, ProgressCallback, ToolCall
 from toolexec.model.content import ToolReply
@@ -342,11 +343,8 @@ class _Cached(Layer):
     async def _make(self, call: ToolCall, plan: _Plan, key: bytes) -> _Made:
         """Make the call and keep its answer, if it can be kept."""
         inside = _Inside()
-        before = _INSIDE.set(inside)
-        try:
+        with Bound(_INSIDE, inside):
             result = await self.inner.run(call)
-        finally:
-            _INSIDE.reset(before)
         allowed = 0.0 if inside.has_calls or not _is_own(result, plan) else self._cache.allowed(result)
         seconds = min(plan.ttl, allowed)
         answer = _encoded(result, self._cache.max_entry_bytes) if result.error is None and seconds else None

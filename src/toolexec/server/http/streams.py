@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolexec.errors import StateError
+from toolexec.model.bound import Bound
 from toolexec.model.json_value import JSONDict
 from toolexec.model.origin import ANYONE
 from toolexec.process.poll import pauses
@@ -93,11 +94,8 @@ class Streams(EventStore):
     @contextmanager
     def within(self, log: SessionLog) -> Generator[None]:
         """Have what is begun in the block belong to the session *log*."""
-        token = self._log.set(log)
-        try:
+        with Bound(self._log, log):
             yield
-        finally:
-            self._log.reset(token)
 
     async def serve(self, app: ASGIApp, log: SessionLog, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of the session *log* by *app*, and keep what the client has missed when it goes away."""
@@ -134,12 +132,11 @@ class Streams(EventStore):
                     stream.is_taken = stream.is_over
 
             timer = asyncio.get_running_loop().call_later(_LONG, self._mark, stream)
-            token = self._stream.set(stream)
             stream.readers = 1
             try:
-                await app({**scope, WORK: stream}, read, write)
+                with Bound(self._stream, stream):
+                    await app({**scope, WORK: stream}, read, write)
             finally:
-                self._stream.reset(token)
                 timer.cancel()
                 self._left(stream)
 
