@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -120,7 +121,7 @@ class Sessions:
             self._modern = Exchanges(lowlevel, self._modern)
         self._room = room if room is not None else SessionRoom(http)
         self._kept = lowlevel.kept_sessions if isinstance(lowlevel, KeepsSessions) else None
-        self._restoring: dict[str, asyncio.Lock] = {}
+        self._restoring: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of those that requests hold
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -249,9 +250,6 @@ class Sessions:
                         self._room.open[session_id] = _Session(owner, self, scope, monotonic(), log, inner=inner)
         except NoShareError:
             logger.warning("a session does not go on here: there are %d", self._room.most)
-        finally:
-            if not lock.locked():
-                self._restoring.pop(session_id, None)
 
     def _own(self, session_id: str, owner: str) -> _Session | None:
         """Return the session of this endpoint that *owner* has under this ID."""
