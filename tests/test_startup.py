@@ -23,6 +23,7 @@ FRONT = {
     "toolexec.exec.vendor_messages",
     "toolexec.lazy",
     "toolexec.model",
+    "toolexec.model.bound",
     "toolexec.model.call",
     "toolexec.model.declared",
     "toolexec.model.json_forms",

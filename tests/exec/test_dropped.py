@@ -13,6 +13,7 @@ from contextvars import copy_context
 from typing import Any
 
 import pytest
+from tests.waiting import until
 from tests.workflow.running import tools_of
 
 from toolexec import Exec, Step
@@ -77,8 +78,7 @@ async def test_it_can_be_closed(name: str) -> None:
     entered = asyncio.Event()
     async with _exec(entered.set) as ex:
         work, context = WORK[name](ex), copy_context()
-        while context.run(work.send, None) is None:  # a turn of the loop; it stops at the first that it waits for
-            await asyncio.sleep(0)
+        await until(lambda: context.run(work.send, None) is not None, pause=0)  # up to the first that it waits for
         await entered.wait()
         work.close()
 
@@ -88,7 +88,6 @@ async def test_a_call_of_a_program_can_be_closed() -> None:
     entered = asyncio.Event()
     async with _exec(entered.set) as ex:
         work, context = tools_of(ex).run_tool("t:pause"), copy_context()
-        while context.run(work.send, None) is None:
-            await asyncio.sleep(0)
+        await until(lambda: context.run(work.send, None) is not None, pause=0)
         await entered.wait()
         work.close()

@@ -58,7 +58,7 @@ async def test_an_answer_outlives_its_server(servers: Servers, shop: Shop, reque
         last = await lost(link, session, shop, request_)
         shop.may_end.set()
         await settled(servers.path, "result")
-    assert b"paid" not in servers.path.read_bytes()
+    assert b"paid " not in servers.path.read_bytes()
     async with servers.up() as link:
         assert (await link.back({**session, **BOB}, last))[0] == 404
         _, [(name, message)] = await link.back(session, last)
