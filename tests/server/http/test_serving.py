@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from toolexec.errors import ConfigurationError
 from toolexec.model.redaction import redactor
 from toolexec.server.auth import AuthSettings
 from toolexec.server.http import Health, HttpSettings, build_app, serve_http
+from toolexec.server.http import connections as connections_module
 
 from .conftest import INITIALIZE, JSON_HEADERS, MODERN, Certificate, Serve, small_server, text
 
@@ -90,6 +92,28 @@ async def test_tls(serve: Serve, certificate: Certificate) -> None:
     assert server.url.startswith("https://127.0.0.1:")
     trusting = ssl.create_default_context(cafile=certificate.cert)
     assert (await server.request("GET", "/healthz", verify=trusting)).text == "OK"
+
+
+async def test_stopping_does_not_wait_for_clients_to_end_tls(
+    serve: Serve, certificate: Certificate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that had its answer, and reads no further, does not hold up the end for all of the grace of calls."""
+    monkeypatch.setattr(connections_module, "_LEAVE", 0.0)
+    settings = HttpSettings(port=0, tls_cert=certificate.cert, tls_key=certificate.key, shutdown_grace=20.0)
+    server = await serve(settings)
+    trusting = ssl.create_default_context(cafile=certificate.cert)
+
+    def come() -> ssl.SSLSocket:
+        client = trusting.wrap_socket(
+            socket.create_connection(("127.0.0.1", server.port), 20), server_hostname="127.0.0.1"
+        )
+        client.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        assert client.recv(1000)
+        return client
+
+    with await asyncio.to_thread(come):
+        await server.end()
+    assert "timeout graceful shutdown exceeded" not in caplog.text
 
 
 async def test_a_certificate_that_cannot_be_used(serve: Serve, tmp_path: Path) -> None:

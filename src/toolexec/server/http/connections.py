@@ -19,7 +19,7 @@ from toolexec.server.http.writing import Together
 _BODIES: Final = 2
 """How many of the longest bodies are discarded before a client that goes on sending is cut off."""
 _LEAVE: Final = 2.0
-"""Seconds that a client has to take what was sent, and to end TLS, once its connection has no seat."""
+"""Seconds that a client has to take what was sent, and to end TLS, once its connection has no seat, or no server."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\nretry-after: 5\r\n\r\n"
 
 
@@ -101,6 +101,12 @@ class Connection(H11Protocol):
         else:
             self.transport.abort()
 
+    def shutdown(self) -> None:
+        """End the connection with its server: soon where nothing is under way, else with the answer."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self._limit_leaving()
+
     def pause_writing(self) -> None:
         """Note that the client does not read as fast as it is written to."""
         super().pause_writing()
@@ -114,8 +120,11 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def _leave(self) -> None:
-        """Close the connection, and have it be gone soon: TLS waits half a minute for a client that does not end it."""
         self.transport.close()
+        self._limit_leaving()
+
+    def _limit_leaving(self) -> None:
+        """Have a connection that is closed be gone soon: TLS waits half a minute for a client that does not end it."""
         self._leave_timer = self.loop.call_later(_LEAVE, self.transport.abort)
 
     def _close(self) -> None:
