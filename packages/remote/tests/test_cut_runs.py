@@ -21,7 +21,7 @@ from toolexec.sandbox import ExecuteRequest
 from toolexec.testing.scripted_sandbox import ScriptedSandbox
 from toolexec_remote.messages import Link, encode_remote
 from toolexec_remote.server.duplex_connection import DuplexConnection, DuplexShared
-from toolexec_remote.server.duplex_run import DuplexRuns
+from toolexec_remote.server.duplex_run import DuplexRun, DuplexRuns
 from toolexec_remote.server.metrics import RemoteMetrics
 from toolexec_remote.server.rounds import Rounds
 from toolexec_remote.server.runs import RunService
@@ -74,8 +74,6 @@ class Server:
         self.service = service
         self.gave_way: list[bool] = []
         """Of each program that has begun, whether it leaves the cores to others."""
-        self.left_when_stopped: list[int] = []
-        """Of each program that was stopped, how many runs were not given up yet."""
         self.runs = DuplexRuns(service)
         ring: Any = KeyRing([KEY, OTHER])
         nothing: Any = None
@@ -99,10 +97,7 @@ class Server:
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async def wait(_: ExecuteRequest) -> None:
         made.gave_way.append(GIVES_WAY.get())
-        try:
-            await asyncio.Event().wait()
-        finally:
-            made.left_when_stopped.append(len([*made.runs]))
+        await asyncio.Event().wait()
 
     settings = RuntimeServerSettings(
         keys=[KEY, OTHER],
@@ -159,12 +154,20 @@ async def test_no_run_gets_a_place_only_to_be_given_up(server: Server) -> None:
     assert (socket.read, placed) == (50, service.settings.max_running)
 
 
-async def test_the_first_to_be_given_up_are_those_that_run(server: Server) -> None:
+async def test_the_first_to_be_given_up_are_those_that_run(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others wait for the places that these have, and they compute; those behind them in the queue have nothing."""
+    given_up: list[str] = []
+    drop = server.runs.drop
+
+    def note(run: DuplexRun) -> None:
+        given_up.append(run.link.run)
+        drop(run)
+
+    monkeypatch.setattr(server.runs, "drop", note)
     socket = Bringing(LoopClock(0.0), [0.0], server.service.incarnation.id, "r", 50)
     await server.begin_and_cut(socket, lambda: len(server.gave_way) == server.service.settings.max_running)
     await until(lambda: not [*server.runs])
-    assert server.left_when_stopped == [49, 48]
+    assert (given_up[:2], len(given_up)) == (["r-1", "r-2"], 50)
 
 
 async def test_nothing_is_encoded_for_who_has_hung_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
