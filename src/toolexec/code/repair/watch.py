@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from toolexec.code.replaying import RecordedRunner
@@ -18,7 +18,9 @@ from toolexec.code.types import CodeResult, ExecuteRequest, Output
 from toolexec.errors import CodeError, ToolExecError
 from toolexec.model.json_value import JSONValue
 
-_SECONDS: Final = 1.0
+_SECONDS: Final = 3.0
+_CPU_MS: Final = 1000
+"""What the second run may compute. It counts instructions: a machine that stands still takes no advice away."""
 _MOST_CHARS: Final = 400_000
 _MOST: Final = 100
 MOST_LINES: Final = 20_000
@@ -59,6 +61,7 @@ async def watched(
     given = {each.name: getattr(request, each.name) for each in fields(request)}
     given |= {"gateway": tools.replayed(RecordedRunner(tools.tool_calls())), "output": output, "on_event": None}
     given |= {"timeout": min(request.timeout or _SECONDS, _SECONDS)}
+    given |= {"limits": replace(request.limits, cpu_ms=min(request.limits.cpu_ms or _CPU_MS, _CPU_MS))}
     try:
         result = await run(WatchedRequest(**given))
     except ToolExecError:
