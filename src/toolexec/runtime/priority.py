@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+from toolexec.model.bound import Bound
+
 CORES: Final[int] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """How many cores this process may use."""
 GIVES_WAY: Final[ContextVar[bool]] = ContextVar("toolexec_gives_way", default=False)
@@ -24,12 +26,8 @@ COMPANY: Final[ContextVar[Callable[[], int] | None]] = ContextVar("toolexec_comp
 @contextmanager
 def ranked(*, apart: bool, gives_way: bool) -> Generator[None]:
     """Have programs that are run in the block, in this task, run `APART` and be those that `GIVES_WAY`, or not."""
-    was_apart, gave_way = APART.set(apart), GIVES_WAY.set(gives_way)
-    try:
+    with Bound(APART, apart), Bound(GIVES_WAY, gives_way):
         yield
-    finally:
-        GIVES_WAY.reset(gave_way)
-        APART.reset(was_apart)
 
 
 def part_of_cores(own: float, others: float, cores: int = CORES) -> float:

@@ -106,14 +106,18 @@ class _Steps:
     def _look_at_all_soon(self) -> None:
         """Left alone, the interpreter looks at all once a quarter more is there than the last time left, which takes a
         tenth of a second where that was much."""
-        if self._loop is None:
+        loop = self._loop  # any thread collects, while that of the loop may end it, or leave
+        if loop is None or (self._is_due and loop.is_running()):
             return
-        if not self._loop.is_running():  # it has ended, and another server goes on
-            self._loop = None
-            gc.set_threshold(OBJECTS, *self._thresholds[1:])
-        elif not self._is_due:
-            self._is_due = True
-            self._loop.call_soon_threadsafe(self._look_at_all)
+        try:
+            if loop.is_running():
+                self._is_due = True
+                loop.call_soon_threadsafe(self._look_at_all)
+                return
+        except RuntimeError:  # it was closed just now
+            self._is_due = False
+        self._loop = None  # it has ended, and another server goes on
+        gc.set_threshold(OBJECTS, *self._thresholds[1:])
 
     def _look_at_all(self) -> None:
         self._is_due = False
