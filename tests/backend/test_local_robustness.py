@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import psutil
 import pytest
+from tests.engines.programs import has_ended
 from tests.waiting import until
 
 from toolexec import Exec, LocalBackend, ToolTimeoutError, tool
@@ -236,11 +236,7 @@ async def test_a_time_limit_kills_a_killable_handler_and_its_children(killable: 
         assert isinstance(result.error, ToolTimeoutError)
         pids = [int(pid) for pid in path.read_text().split()]
         async with asyncio.timeout(30):
-            await until(
-                lambda: (
-                    not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
-                )
-            )
+            await until(lambda: all(has_ended(pid) for pid in pids))
 
 
 async def test_closing_a_call_that_nobody_runs(backend: LocalBackend) -> None:

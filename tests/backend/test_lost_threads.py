@@ -68,11 +68,13 @@ def make_exec(gate: Gate, threads: int, spare: int) -> Exec:
 
 async def hang(ex: Exec, gate: Gate, calls: int) -> None:
     """Have so many calls hang past their limit, one after the other."""
-    for _ in range(calls):
+    while calls:
         result = await ex.run_tool("t:hang", timeout=SHORT)
         assert isinstance(result.error, ToolTimeoutError)
+        if result.error.outcome == "not_sent":  # no thread has begun it in so short a time, and none is lost
+            continue
         assert gate.entered.acquire(timeout=10)
-        assert result.error.outcome != "not_sent"
+        calls -= 1
 
 
 async def test_hung_handlers_do_not_stop_others(gate: Gate) -> None:
@@ -114,7 +116,7 @@ async def test_a_pool_without_spare_threads_refuses_at_once(gate: Gate) -> None:
 async def test_calls_that_wait_when_the_last_thread_hangs(gate: Gate) -> None:
     """Refuses calls at that moment instead of making them wait for their own limits."""
     async with make_exec(gate, threads=1, spare=0) as ex:
-        hanging = asyncio.ensure_future(ex.run_tool("t:hang", timeout=SHORT))
+        hanging = asyncio.ensure_future(ex.run_tool("t:hang", timeout=SHORT * 20))
         await until(lambda: gate.entered.acquire(blocking=False))
         with pytest.raises(BackendBusyError):
             await ex.run_tool("t:quick", timeout=60)

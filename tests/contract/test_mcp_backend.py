@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.engines.programs import free_port
 from tests.servers import server_environment
 
 from toolexec.backend import Backend
@@ -41,9 +42,7 @@ def maker(server: MCPServer) -> MakeBackend:
 @pytest.fixture(scope="module", params=["old", "new"])
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     """One HTTP server of each era for all checks."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, PROGRAM, "http", request.param, str(port)]
     nowhere = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=server_environment()) as process:

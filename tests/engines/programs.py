@@ -7,8 +7,9 @@ import secrets
 import shutil
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 from tests.tiers import missing
@@ -38,11 +39,21 @@ def unused_network() -> str:
     return f"10.231.{secrets.choice(numbers)}"
 
 
+_FIRST_PORT: Final = 20_000
+_PORTS: Final = 1_500
+"""How many ports each worker chooses from: all are below those that the kernel gives to any program that asks."""
+
+
 def free_port() -> int:
-    """Return a port of the loopback without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of the loopback without a listener, which no other program of these tests gets meanwhile."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+    first = _FIRST_PORT + worker * _PORTS
+    for _ in range(_PORTS):
+        port = first + secrets.randbelow(_PORTS)  # not `random`, which tests seed
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def processes_of(directory: Path) -> list[psutil.Process]:

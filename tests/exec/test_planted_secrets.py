@@ -21,6 +21,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.engines.programs import free_port
 from tests.servers import server_environment
 
 from toolexec import Exec
@@ -50,9 +51,7 @@ TOOLS = ("described", "strings", "nested", "failing", "refusing", "telling")
 @pytest.fixture
 def http_url() -> Iterator[str]:
     """The URL of a leaking server that knows what its client sends it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     env = server_environment(PLANTED_4=SECRETS["url"], PLANTED_5=SECRETS["header"])
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen([sys.executable, LEAKING, "http", str(port)], stdout=nowhere, stderr=nowhere, env=env)

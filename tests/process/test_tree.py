@@ -12,6 +12,7 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
+from tests.engines.programs import has_ended
 from tests.waiting import until_blocking
 
 from toolexec.process import tree as module
@@ -109,7 +110,7 @@ def test_killing_leaves_nobody(start: Start) -> None:
     family = ProcessTree(process.pid, OWN_MARK)
     assert family.kill()
     assert members(family) == set()
-    assert not any(Path(f"/proc/{pid}/cmdline").exists() and _lives(pid) for pid in pids)
+    assert all(has_ended(pid) for pid in pids)
     assert stranger.poll() is None
 
 
@@ -155,7 +156,3 @@ def test_what_cannot_be_looked_at_is_a_stranger(monkeypatch: pytest.MonkeyPatch,
     assert ProcessTree(1, "x").members() == []
     (process / "environ").write_bytes(f"A=1\0{MARK}=x\0".encode())
     assert [member.pid for member in ProcessTree(1, "x").members()] == [77]
-
-
-def _lives(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.engines.programs import has_ended
 from tests.waiting import until
 
 from toolexec.errors import ExecutionError, HandlerError, InvalidResultError, Outcome
@@ -54,7 +55,7 @@ async def content_of(path: Path) -> str:
 async def until_dead(pid: int) -> None:
     """Wait until a process is no more, or only a zombie of someone else."""
     async with asyncio.timeout(30):
-        await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        await until(lambda: has_ended(pid))
 
 
 async def test_a_handler_runs_in_another_process(pool: WorkerProcesses) -> None:
@@ -206,7 +207,7 @@ async def test_a_time_limit_kills_the_process(pool: WorkerProcesses, tmp_path: P
         async with asyncio.timeout(1):
             await run(pool, "sleep", started=str(path))
     for child in psutil.Process().children():
-        assert child.status() == psutil.STATUS_ZOMBIE or not child.is_running()
+        assert has_ended(child.pid)
 
 
 async def test_a_handler_that_keeps_pythons_lock_is_killed_too(pool: WorkerProcesses, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 from redis.exceptions import RedisError
+from tests.engines.programs import free_port
 
 PASSWORD = "a-pass/word"
 
@@ -25,9 +25,7 @@ class Server:
         self._directory = directory
         self._words: list[str] = []
         self.tls_port: int = 0
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port: int = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -37,9 +35,7 @@ class Server:
     def with_tls(self, cert: Path, ca: Path, clients: str = "no") -> None:
         """Start again, with a port for TLS, too; *clients* says whether clients need a certificate (yes, no)."""
         self.kill()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.tls_port = free.getsockname()[1]
+        self.tls_port = free_port()
         files = ["--tls-cert-file", str(cert), "--tls-key-file", str(cert), "--tls-ca-cert-file", str(ca)]
         self._words = ["--tls-port", str(self.tls_port), *files, "--tls-auth-clients", clients]
         self.start()
@@ -50,7 +46,17 @@ class Server:
 
     def start(self) -> None:
         words = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._directory)]
-        words += ["--requirepass", PASSWORD, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        words += [
+            "--requirepass",
+            PASSWORD,
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "no",
+        ]  # it is only killed, and a busy disk would hold up answers
+
         with (self._directory / "log").open("wb") as log:
             self._process = subprocess.Popen([self._program, *words, *self._words], stdout=log, stderr=log)
         for _ in range(600):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.engines.programs import free_port
 from tests.servers import EVERYTHING, filesystem_calls, require_npm_server, server_environment
 
 from toolexec import Exec
@@ -25,9 +26,7 @@ def everything(request) -> Iterator[dict[str, object]]:
     if request.param == "stdio":
         yield {"command": command}
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(
         [*command, request.param],
         env=server_environment(PORT=str(port)),

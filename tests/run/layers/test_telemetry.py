@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.engines.programs import free_port
 from tests.servers import server_environment
 
 from toolexec import Exec, Tool
@@ -536,16 +537,10 @@ async def test_a_tool_that_changes_is_described_again(lab):
 # -- on to servers -------------------------------------------------------------------------------------------------
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture
 def http_url():
     """The URL of a server in a process of its own."""
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, LEAKING, "http", str(port)]
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=server_environment())

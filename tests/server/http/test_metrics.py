@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.waiting import until
 
 from toolexec import Exec, StreamEvent
 from toolexec.errors import ToolExecError, ToolNotFoundError
@@ -58,9 +59,8 @@ async def test_calls_on_every_path() -> None:
         assert events[-1].kind == "done"
         with pytest.raises(ToolNotFoundError):
             await ex.run_tool("t:nothing")
-        task = asyncio.create_task(ex.run_tool("t:forever"))
-        await asyncio.sleep(0.05)
-        assert values(metrics, "toolexec_calls_in_flight") == {(): 1}
+        task = asyncio.create_task(ex.run_tool("t:forever", timeout=60))
+        await until(lambda: values(metrics, "toolexec_calls_in_flight") == {(): 1})
         task.cancel()
         await asyncio.wait([task])
     assert values(metrics, "toolexec_calls_total") == {

@@ -28,7 +28,7 @@ return [slept, late, early]
 LONG = """
 import time
 before = tools.t.count()
-time.sleep(2)
+time.sleep(8)
 return [before, tools.t.count()]
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -47,9 +47,12 @@ async def hang() -> None:
     await asyncio.get_running_loop().create_future()
 
 
+GO_ON = threading.Event()
+
+
 def block() -> None:
-    """Hold up the thread for longer than the program has."""
-    time.sleep(2)
+    """Hold up the thread until the program is over."""
+    GO_ON.wait(60)
 
 
 def echo(x: Any) -> Any:
@@ -152,11 +155,16 @@ async def shown(ex: Exec, program: Program, *, apart: bool) -> Any:
             events.append([event.kind, event.stream, event.text, call_of(event)])
 
     settings: Any = {"on_event": on_event, "timeout": 30.0, **program.settings}
-    with ranked(apart=apart, gives_way=False):
-        result = await outcome(ex.execute_code(program.code, **settings))
+    GO_ON.clear()
+    try:
+        with ranked(apart=apart, gives_way=False):
+            result = await outcome(ex.execute_code(program.code, **settings))
+        found = [[*each] for each in events]  # what ends after the program is not of it
+    finally:
+        GO_ON.set()
     if "gather" in program.code:  # calls at once end in any order
-        events.sort(key=str)
-    return [result, events]
+        found.sort(key=str)
+    return [result, found]
 
 
 async def check(ex: Exec, program: Program, name: str) -> None:

@@ -213,7 +213,8 @@ async def test_those_that_give_way_are_in_a_worker_of_their_own(python: PythonLa
     running += [asyncio.create_task(forever(gives_way=False)) for _ in range(2)]
     await until(lambda: having(0)[0].runs == 2)
     await until(lambda: (USUAL, True) in ranks_of(having(3)[0].pid))
-    assert ranks_of(having(0)[0].pid) == {(USUAL, False)}
+    # The first program of a worker may compute for long enough to be nicer; none has only what the others leave.
+    assert ranks_of(having(0)[0].pid) <= {(USUAL, False), (LOW, False)}
     for each in running:
         each.cancel()
     await asyncio.wait(running)
