@@ -204,7 +204,7 @@ async def test_a_quota_that_is_used_up(place: Callable[..., Any]) -> None:
 
 
 async def test_a_quota_that_is_used_up_for_a_job(place: Callable[..., Any]) -> None:
-    async with place(jobs=True, start_seconds=3.0) as stand:
+    async with place(jobs=True, start_seconds=6.0) as stand:
         path = f"/api/v1/namespaces/{stand.namespace}/resourcequotas"
         stand.cluster.ask("POST", path, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
         error = await refused(stand)
@@ -247,7 +247,7 @@ async def test_an_image_that_cannot_be_pulled(place: Callable[..., Any]) -> None
 
 
 async def test_a_pod_that_no_node_takes(place: Callable[..., Any]) -> None:
-    async with place(start_seconds=1.0) as stand:
+    async with place(start_seconds=4.0) as stand:
         with stand.cluster.faults(pods_stuck=True):
             error = await refused(stand)
             assert (error.details["reason"], error.retryable) == ("unschedulable", True)

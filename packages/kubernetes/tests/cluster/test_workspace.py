@@ -81,7 +81,7 @@ async def test_a_claim_that_is_not_there_is_named(real_cluster: RealCluster, rea
         kubeconfig=str(real_cluster.kubeconfig),
         namespace=real_namespace,
         image=test_image().name,
-        start_seconds=1.5,
+        start_seconds=5.0,
         volumes=({"target": "/data", "claim": "nowhere", "read_only": True},),
     )
     backend = KubernetesBackend(config)

@@ -145,7 +145,7 @@ class RealCluster(KubeCluster):
 
     def restart_api_server(self) -> None:
         """Kill the API server, and start another one."""
-        (process,) = [each for each in processes_of(self.directory) if each.name().startswith("kube-apiserver")]
+        (process,) = _named(self.directory, "kube-apiserver")
         process.kill()
         wait_until(lambda: has_ended(process.pid), 10, "the API server did not end")
         self._start_api_server()
@@ -228,7 +228,7 @@ class RealCluster(KubeCluster):
                 "etcd",
                 "",
             ):
-                found = [each for each in processes_of(self.directory) if each.name().startswith(name)]
+                found = _named(self.directory, name)
                 for process in found:
                     try:
                         process.send_signal(number)
@@ -330,3 +330,13 @@ def kubelet_cluster() -> Iterator[RealCluster]:
 def kubelet_namespace(kubelet_cluster: RealCluster) -> Iterator[str]:
     """Give a namespace of its own to a test that leaves no pod, and no container on the node."""
     yield from _space(kubelet_cluster)
+
+
+def _named(directory: Path, name: str) -> list[psutil.Process]:
+    """Return the processes of the cluster whose name begins so; those of containers end at any moment."""
+    found: list[psutil.Process] = []
+    for each in processes_of(directory):
+        with suppress(psutil.NoSuchProcess):
+            if each.name().startswith(name):
+                found.append(each)
+    return found
