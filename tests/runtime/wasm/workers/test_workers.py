@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import psutil
@@ -20,9 +20,10 @@ from tests.waiting import reached, until
 from toolexec.code.limits import Limits
 from toolexec.errors import CodeTimeoutError, LimitExceededError, SandboxFailedError
 from toolexec.runtime.json_text import AS_JSON, JSONText
+from toolexec.runtime.runs import ALARMS, Alarm
 from toolexec.runtime.wasm.config import WasmConfig
 from toolexec.runtime.wasm.python import PythonLanguage
-from toolexec.runtime.wasm.workers import pool
+from toolexec.runtime.wasm.workers import instance, pool
 from toolexec.runtime.wasm.workers.pool import Workers, worker_count
 from toolexec.runtime.wasm.workers.process import WorkerProcess, can_start
 
@@ -211,6 +212,25 @@ return [*both, len(tools.kit.big(size=1_500_000 + {n})), tools.kit.later(a=-{n})
         assert isinstance(result.error, CodeTimeoutError)
         assert result.stdout == "a\n"
         await until(lambda: not any(worker.runs for worker in workers.ready))
+        assert [worker.pid for worker in workers.ready] == pids
+
+    async def test_a_machine_that_stood_still(
+        self, python: PythonLanguage, workers: Workers, kit: Kit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A worker that had no core meanwhile has time to stop its program, though what it had is over."""
+        rung: list[Alarm] = []
+
+        class Late:
+            def at(self, due: float, ring: Callable[[], None]) -> Alarm:
+                rung.append(ALARMS.at(due if rung else 0.0, ring))
+                return rung[-1]
+
+        monkeypatch.setattr(instance, "ALARMS", Late())
+        pids = [worker.pid for worker in workers.ready]
+        result = await python.execute(kit.request("while True: pass", timeout=0.5))
+        assert isinstance(result.error, CodeTimeoutError)
+        await until(lambda: not any(worker.runs for worker in workers.ready))
+        assert rung
         assert [worker.pid for worker in workers.ready] == pids
 
     async def test_the_memory_limit(self, python: PythonLanguage, workers: Workers, kit: Kit) -> None:

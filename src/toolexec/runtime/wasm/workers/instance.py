@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -22,6 +23,8 @@ OBEY_SECONDS: Final = 1.0
 """How long a worker has to stop a guest before it is killed, with all guests in it."""
 STARVED_SECONDS: Final = 10.0
 """The same where the guest leaves the cores to others and cannot get one for that: it may not have had its turn."""
+_LOOKS: Final = 4
+"""In how many parts that time is: a machine that stands still for longer than all of it takes one of them."""
 
 
 class WorkerInstance:
@@ -122,11 +125,17 @@ class WorkerInstance:
 
     def _order_stop(self) -> None:
         seconds = OBEY_SECONDS if self.worker.stop(self._lane) else STARVED_SECONDS
-        self._obey = ALARMS.at(monotonic() + seconds, self._check_obeyed)
+        self._look_later(seconds / _LOOKS, _LOOKS)
 
-    def _check_obeyed(self) -> None:
+    def _look_later(self, pause: float, looks: int) -> None:
+        self._obey = ALARMS.at(monotonic() + pause, partial(self._check_obeyed, pause, looks - 1))
+
+    def _check_obeyed(self, pause: float, looks: int) -> None:
         with self._lock:
             if self._over or self._answering:  # the thread of the run looks after it once its handler returns
+                return
+            if looks:
+                self._look_later(pause, looks)
                 return
         self._kill()
 
