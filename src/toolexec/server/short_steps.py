@@ -117,7 +117,8 @@ class _Steps:
         except RuntimeError:  # it was closed just now
             self._is_due = False
         self._loop = None  # it has ended, and another server goes on
-        gc.set_threshold(OBJECTS, *self._thresholds[1:])
+        if self._active:
+            gc.set_threshold(OBJECTS, *self._thresholds[1:])
 
     def _look_at_all(self) -> None:
         self._is_due = False
