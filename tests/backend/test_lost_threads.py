@@ -72,6 +72,7 @@ async def hang(ex: Exec, gate: Gate, calls: int) -> None:
         result = await ex.run_tool("t:hang", timeout=SHORT)
         assert isinstance(result.error, ToolTimeoutError)
         if result.error.outcome == "not_sent":  # no thread has begun it in so short a time, and none is lost
+            assert not gate.entered.acquire(blocking=False)
             continue
         assert gate.entered.acquire(timeout=10)
         calls -= 1
